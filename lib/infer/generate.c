@@ -38,13 +38,14 @@ static void completion_release(struct llm_completion *c, int64_t drafts)
     free(c->drafts);
     free(c->state);
     if (c->draft_kv.pool) llm_kv_release(&c->draft_kv);
+    if (c->branch_kv.pool) llm_kv_release(&c->branch_kv);
     if (c->guide_kv.pool) llm_kv_release(&c->guide_kv);
     free(c->again);
     free(c->ids);
     free(c->log_probs);
     free(c->drawn_log_probs);
     free(c->top);
-    c->drafts = c->ids = c->again = NULL;
+    c->drafts = c->ids = c->again = c->branch = NULL;
     c->log_probs = c->drawn_log_probs = c->state = NULL;
     c->top = NULL;
     c->drafted_from = NULL;
@@ -433,8 +434,11 @@ static int assemble(struct state *s)
         s->feeds[s->n_feeds] = (struct llm_feed){&c->guide_kv, s->feeds[i].ids, s->feeds[i].n, false};
         for (int64_t k = s->feeds[s->n_feeds++].n; k > 0; k--) s->rows[wanted++] = at++;
     }
-    s->n_chosen = wanted;
     s->free = llm_generate_free(s);
+    if (llm_generate_feed_branches(s, &left, &at, &wanted) < 0) return -1;
+    s->n_chosen = wanted;
+    s->n_own = s->n_feeds;
+    s->own_rows = at;
     if (s->n_active > 0 && s->g->latency > 0 && s->chunk < left) left = s->chunk;
     if (llm_generate_feed_paused(s, &left, &at) < 0) return -1;
     for (struct job *j; left > 0 && (j = next_to_read(s)) != NULL;) {
@@ -462,14 +466,22 @@ static void choose_piece(void *arg, size_t i, int thread)
 {
     struct state *s = arg;
     struct llm_completion *c = s->active[i];
-    int64_t before = c->kv.n - c->n_drafts;
+    int64_t before = c->kv.n - c->n_drafts, n = c->n_drafts;
+    const int32_t *drafts = c->drafts;
     float *logits = s->logits + c->first_logits * llm_generate_vocab(s);
     const float *guide = llm_generate_is_guided(&c->prompt) ? s->logits + c->guide_logits * llm_generate_vocab(s) : NULL;
     c->drafted += c->n_drafts;
     for (int64_t k = 0;; k++) {
         choose(s, c, logits + k * llm_generate_vocab(s), guide ? guide + k * llm_generate_vocab(s) : NULL, before + k, thread);
-        if (c->err.status || c->ended || k == c->n_drafts || c->ids[c->n - 1] != c->drafts[k]) {
-            llm_generate_adapt_depth(s, c, c->n_drafts, k);
+        const bool ends = c->err.status || c->ended;
+        if (!ends && k == 0 && llm_generate_takes_branch(c)) {
+            drafts = c->branch;
+            n = c->n_branch;
+            logits = s->logits + (c->branch_logits - 1) * llm_generate_vocab(s);
+        }
+        if (ends || k == n || c->ids[c->n - 1] != drafts[k]) {
+            llm_generate_adapt_depth(s, c, c->n_drafts, c->on_branch && c->source == LLM_DRAFT_MODEL ? 0 : k);
+            llm_generate_learn_branch(c, c->on_branch ? k : 0);
             c->n_drafts = k; /* the number of right drafts */
             c->accepted += k;
             return;
@@ -505,7 +517,7 @@ static int keep_logits(struct state *s)
 static void adapt_chunk(struct state *s, double seconds)
 {
     enum { LEAST = 8 };
-    if (s->n_active == 0 || s->n_feeds == s->n_active || s->g->latency <= 0) return;
+    if (s->n_active == 0 || s->n_feeds == s->n_own || s->g->latency <= 0) return;
     if (seconds > s->g->latency) s->chunk = (int64_t)(.9 * (double)s->chunk * s->g->latency / seconds);
     else if (seconds < .8 * s->g->latency) s->chunk += s->chunk / 4 + 1;
     if (s->chunk < LEAST) s->chunk = LEAST;
@@ -531,12 +543,19 @@ static int pass(struct state *s)
     choose_all(s);
     double seconds = llm_now() - began;
     adapt_chunk(s, seconds);
-    if (s->n_feeds == s->n_active) llm_generate_note_cost(&s->pass_cost, seconds);
+    if (s->n_feeds == s->n_own) {
+        int64_t tokens = s->n_active;
+        for (int64_t i = 0; i < s->n_active; i++) tokens += s->active[i]->n_drafts;
+        llm_generate_note_cost(&s->pass_cost, seconds);
+        llm_generate_note_rows(s, s->own_rows, tokens, seconds);
+    }
     for (int64_t i = 0, fed; i < s->n_active; i++, row += fed) {
         struct llm_completion *c = s->active[i];
         const int64_t right = 1 + c->n_drafts;
         fed = s->feeds[i].n;
-        if (llm_generate_keep_right(c, g->draft > 0, r.hidden, row, s->feeds[i].n, s->e) < 0 || finish_ended(s, c) < 0) return -1;
+        if (llm_generate_keep_right(c, g->draft > 0, r.hidden, row, c->on_branch ? 1 + c->n_branch : fed, s->e) < 0) return -1;
+        llm_generate_end_branch(c);
+        if (finish_ended(s, c) < 0) return -1;
         if (g->pool.state_floats > 0 && right < fed && c->kv.state) { /* no state: it has ended */
             llm_generate_restore_state(c, right);
             s->feeds[n_again++] = (struct llm_feed){&c->kv, s->feeds[i].ids, right, false};

@@ -9,6 +9,9 @@
  * a drafted token is accepted at most as often as by rejection sampling, which llm_generate.maximal asks for. Recurrent models keep the state before
  * the pass: where a draft was wrong, the tokens before it are computed again from there, in one more pass for all completions.
  *
+ * Where a pass has few rows, drafts of a smaller model and of repetitions branch: a second draft begins with the token that is the next likely, or
+ * that followed another occurrence. Measured times decide whether that is worth its rows.
+ *
  * Prompts that begin alike share the cache of their beginning (infer/prefix.h), if llm_generate.share is set: prompts are read ahead, and those that
  * continue a beginning that is in memory start before others.
  *
@@ -94,7 +97,7 @@ struct llm_completion {
     struct llm_text text;
     enum llm_finish finish;
     struct llm_kv kv;            /* prompt and all generated tokens but the last, with keep_cache */
-    int64_t drafted, accepted;   /* tokens that were drafted, and how many of these were accepted */
+    int64_t drafted, accepted;   /* tokens that were drafted, without those of branches, and how many drafts or branches were accepted */
     double prompt_seconds, decode_seconds; /* from the first pass of its kind to the last */
     int64_t prompt_tokens;       /* begin->n + n */
     int64_t shared_tokens;       /* of these, tokens whose cache an earlier prompt had computed */
@@ -115,6 +118,14 @@ struct llm_completion {
     int64_t depth, pause, wrong; /* drafts of repetitions: how many tokens now, how many passes without, how many drafts in turn were wrong */
     double right;                /* the acceptance rate of `drafter`'s recent drafts; those after a wrong one do not count */
     int64_t undrafted;           /* passes in turn in which `drafter` would have cost more than it gives */
+    int32_t *branch;             /* [n_branch] a second draft, which begins with another token; NULL: there are none. Part of `drafts` */
+    int64_t n_branch;
+    struct llm_kv branch_kv;     /* of a pass with a branch: the cache with the branch, or, after the branch was taken, without it */
+    int64_t branch_logits;       /* as first_logits, of the branch's first token */
+    bool on_branch;              /* the tokens of the current pass are the branch's */
+    double branch_gain;          /* recent mean of the tokens that a branch gained */
+    int64_t unbranched;          /* passes in turn in which a branch would have cost more than it gains */
+    int64_t branched;            /* passes in which the branch was right */
     float *state;                /* of recurrent models: what kv.state was before the current pass, if that has drafts */
     struct llm_kv draft_kv;      /* the drafting model's cache */
     struct llm_sample_state draft_state; /* of the sampling of its drafts */

@@ -3,12 +3,14 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/log.h"
+#include "cpu/pool.h"
 #include "infer/generate_internal.h"
 #include "infer/repeat.h"
 
 #define FIRST_DEPTH 4 /* tokens of the first draft of a repetition */
 #define WARM 6 /* passes whose mean time is known before depths follow it */
 #define FORGETTING .05 /* weight of the newest value in a moving average */
+#define MAX_BRANCH 4 /* tokens of a branch of a repetition */
 #define MAX_FORCED 12 /* tokens of a draft of what is forced: a pass of so many rows costs hardly more than one of a single row */
 
 /* How many drafts a completion needs room for. */
@@ -26,7 +28,8 @@ int llm_generate_begin_drafts(const struct state *s, const struct job *j, struct
         c->depth = c->forced_depth = FIRST_DEPTH;
         c->right = .75;
         if (s->g->drafter) llm_kv_init(&c->draft_kv, &s->g->drafter->pool);
-        c->drafts = llm_alloc((size_t)room, sizeof *c->drafts, "drafts", s->e);
+        c->drafts = llm_alloc((size_t)(2 * room), sizeof *c->drafts, "drafts", s->e);
+        if (c->drafts && (s->g->drafter || s->g->repeats)) llm_generate_begin_branches(c, c->drafts + room);
         if (!c->drafts || !s->g->maximal) return c->drafts ? 0 : -1;
         c->drafted_from = llm_calloc((size_t)s->g->drafts, sizeof *c->drafted_from, "drafts", s->e);
         return c->drafted_from ? 0 : -1;
@@ -68,7 +71,7 @@ static int64_t may_draft(const struct state *s, const struct llm_completion *c)
 /* Drafts what the constraint forces, if it does. Where the model chooses other tokens for the same bytes again and again, there is a pause. */
 static bool draft_forced(const struct state *s, struct llm_completion *c)
 {
-    c->n_drafts = 0;
+    c->n_drafts = c->n_branch = 0;
     if (!s->g->forced || !c->matcher.constraint || c->kv.kept || c->prompt.trace_queries > 0) return false;
     int64_t wanted = at_most(s, c, c->forced_depth < MAX_FORCED ? c->forced_depth : MAX_FORCED);
     if (wanted <= 0) return false;
@@ -90,7 +93,10 @@ static void draft_repeats(const struct state *s, struct llm_completion *c)
     c->n_drafts = 0;
     c->source = LLM_DRAFT_REPEATED;
     if (c->pause > 0) c->pause--;
-    else if (wanted > 0) c->n_drafts = llm_repeat_draft(c->kv.ids, c->kv.n, c->ids[c->n - 1], wanted < c->depth ? wanted : c->depth, c->drafts);
+    else if (wanted > 0) c->n_drafts = llm_repeat_draft(c->kv.ids, c->kv.n, c->ids[c->n - 1], -1, wanted < c->depth ? wanted : c->depth, c->drafts);
+    if (c->n_drafts == 0 || !llm_generate_may_branch(s, c)) return;
+    wanted = c->n_drafts < MAX_BRANCH ? c->n_drafts : MAX_BRANCH;
+    c->n_branch = llm_repeat_draft(c->kv.ids, c->kv.n, c->ids[c->n - 1], c->drafts[0], wanted, c->branch);
 }
 
 void llm_generate_adapt_depth(const struct state *s, struct llm_completion *c, int64_t n, int64_t right)
@@ -128,7 +134,7 @@ static int64_t worth_drafting(const struct state *s, struct llm_completion *c, i
     enum { ANEW = 32 };
     const struct llm_cost *pass = &s->pass_cost, *draft = &s->draft_cost;
     if (n == 0 || s->g->maximal || pass->n < WARM || draft->n < WARM) return n;
-    double tokens = 1, power = 1, best = 1 / pass->seconds;
+    double tokens = 1 + fmax(0, llm_generate_branch_gain(s, c, 2)), power = 1, best = 1 / pass->seconds;
     int64_t depth = 0;
     for (int64_t d = 1; d <= n; d++) {
         tokens += power *= c->right;
@@ -149,6 +155,16 @@ static int catch_up(const struct state *s, struct llm_completion *c)
     if (c->draft_kv.n > 0) llm_kv_truncate(&c->draft_kv, common);
     if (c->kv.n - common <= MAX_CATCH_UP) return 0;
     return llm_engine_prefill(s->g->drafter, &c->draft_kv, c->kv.ids + common, c->kv.n - common, false, false, NULL, NULL, s->e);
+}
+
+/* The drafting model's second choice after c->drafts[0] becomes a branch. `logits` were copied before that choice; sampler->state is that before it. */
+static void branch_of_model(const struct state *s, struct llm_completion *c, const struct llm_history *h, float *logits, struct llm_sampler *sampler)
+{
+    struct llm_err e = {0};
+    logits[c->drafts[0]] = -INFINITY;
+    int status = llm_sampler_choose(sampler, &c->prompt.sampling, h, logits, (size_t)llm_generate_vocab(s), (uint32_t)c->sample, (uint32_t)h->n,
+                                    &c->branch[0], &e);
+    c->n_branch = status == 0 && c->branch[0] != c->drafts[0]; /* there may be no other token */
 }
 
 /* One pass of the drafting model over completions whose drafts go on: token i of each. 0 or -1. */
@@ -179,11 +195,16 @@ static int draft_token(struct state *s, struct llm_completion **v, int64_t n, in
         sampler->state = i == 0 ? c->sample_state : c->draft_state;
         const struct llm_sampling *p = &c->prompt.sampling;
         uint32_t sample = (uint32_t)c->sample, position = (uint32_t)h.n;
+        float *other = i == 0 && llm_generate_may_branch(s, c) ? llm_scratch(0, (size_t)size * sizeof *other) : NULL;
+        if (other) memcpy(other, x, (size_t)size * sizeof *other);
         int status = c->drafted_from && llm_accept_possible(p)
                          ? llm_accept_draft(sampler, p, &h, x, (size_t)size, sample, position, &c->drafted_from[i], &c->drafts[i], s->e)
                          : llm_sampler_choose(sampler, p, &h, x, (size_t)size, sample, position, &c->drafts[i], s->e);
         if (status < 0) return -1;
         c->draft_state = sampler->state;
+        if (!other) continue;
+        sampler->state = c->sample_state;
+        branch_of_model(s, c, &h, other, sampler);
     }
     return 0;
 }

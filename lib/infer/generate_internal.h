@@ -45,11 +45,14 @@ struct state {
     struct llm_completion **active; /* [n_active] the completions of the first feeds */
     struct job **prefilled;      /* [n_feeds - n_active] the jobs of the other feeds; NULL: the feed is of a paused completion */
     int64_t n_active, n_feeds, n_chosen, n_wanted;
+    int64_t n_own, own_rows;     /* the first feeds that are of completions, their guides and branches; the tokens of these feeds */
     float *logits;
     struct llm_sampler *samplers; /* one a thread */
     int64_t free;                /* of llm_generate.memory: bytes that this pass's feeds leave; INT64_MAX: not bounded */
     int64_t n_paused;
     struct llm_cost { double seconds; int64_t n; } pass_cost, draft_cost; /* recent time of a pass without prompts, and of one of `drafter` */
+    /* Of recent passes of few rows without prompts: means of rows, seconds, squared rows, rows times seconds, tokens chosen. */
+    struct llm_row_costs { double rows, seconds, squares, products, tokens; int64_t n; } row_costs;
     int64_t chunk;               /* tokens of prompts that a pass beside running completions may have, for llm_generate.latency */
     float *spare;                /* a copy of a prompt's logits; NULL until one is needed */
     int32_t ends[LLM_MAX_ENDS];  /* [n_ends] the model's end tokens */
@@ -114,5 +117,22 @@ int llm_generate_keep_right(struct llm_completion *c, bool layer, const struct l
     LLM_MUST_CHECK;
 /* Notes the hidden states of prompts read in this pass for the drafting layer. 0 or -1. */
 int llm_generate_note_prompts(struct state *s, const struct llm_tensor *hidden) LLM_MUST_CHECK;
+
+/* generate_branches.c. A completion begins that may have branches: `drafts` has room for them. */
+void llm_generate_begin_branches(struct llm_completion *c, int32_t *drafts);
+/* Whether the completion's draft may have a branch, if the pass has room. */
+bool llm_generate_may_branch(const struct state *s, const struct llm_completion *c);
+/* Tokens that a branch of so many rows gains, less those that its time costs; 0 if there may be none. */
+double llm_generate_branch_gain(const struct state *s, const struct llm_completion *c, int64_t rows);
+/* Adds feeds of the branches that are worth their rows to the pass, of which `left` tokens remain; discards the other branches. 0 or -1. */
+int llm_generate_feed_branches(struct state *s, int64_t *left, int64_t *at, int64_t *wanted) LLM_MUST_CHECK;
+/* If the first token that was chosen in the pass is the branch's, the branch takes the draft's place. Runs on any thread. */
+bool llm_generate_takes_branch(struct llm_completion *c);
+/* Learns from a pass in which the branch gained so many tokens: 0 if it was not taken. */
+void llm_generate_learn_branch(struct llm_completion *c, int64_t gained);
+/* Releases what a branch of the pass took. */
+void llm_generate_end_branch(struct llm_completion *c);
+/* Learns the time of a pass without prompts, of so many rows, which chose so many tokens. */
+void llm_generate_note_rows(struct state *s, int64_t rows, int64_t tokens, double seconds);
 
 #endif

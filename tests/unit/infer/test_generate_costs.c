@@ -5,9 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <string.h>
 #include <time.h>
 #include "cpu/pool.h"
 #include "infer/generate.h"
+#include "infer/most.h"
 #include "tests/unit/model_of.h"
 
 enum { PROMPTS = 6, LENGTH = 150, BATCH = 128, CONTEXT = 512, PASSES = 4096 };
@@ -27,7 +29,23 @@ static int slow_advance(struct llm_engine *g, const struct llm_feed *feeds, int6
     return llm_predictor_network.advance(g, feeds, n, total, r, e);
 }
 
-static struct llm_predictor slow;
+static struct llm_predictor slow, second;
+
+/* The most likely token and the second one change places. */
+static float *second_logits(struct llm_engine *g, const struct llm_reading *r, const int64_t *rows, int64_t n_rows, struct llm_err *e)
+{
+    const int64_t vocab = g->model->config.vocab_size;
+    float *all = llm_predictor_network.logits(g, r, rows, n_rows, e);
+    for (int64_t i = 0; all && i < n_rows; i++) {
+        float *x = all + i * vocab, top;
+        int32_t two[2];
+        llm_most_likely(x, vocab, 2, two);
+        top = x[two[0]];
+        x[two[0]] = x[two[1]];
+        x[two[1]] = top;
+    }
+    return all;
+}
 
 static void open_engine(struct costs *c, struct llm_engine *g, struct llm_model *m)
 {
@@ -40,7 +58,7 @@ static void open_engine(struct costs *c, struct llm_engine *g, struct llm_model 
     c->g = g;
 }
 
-static struct work { int32_t ids[LENGTH]; int64_t n, left, max_tokens, drafted, accepted, made; } work;
+static struct work { int32_t ids[LENGTH]; int64_t n, left, max_tokens, drafted, accepted, branched, made; int32_t text[CONTEXT]; } work;
 
 static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
 {
@@ -57,6 +75,8 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     (void)e;
     w->drafted += c->drafted;
     w->accepted += c->accepted;
+    w->branched += c->branched;
+    memcpy(w->text, c->ids, (size_t)c->n * sizeof *c->ids);
     w->made += c->n;
     return 0;
 }
@@ -122,9 +142,41 @@ static void test_depth(void **state)
     if (dear > 120) fail_msg("of a dear model %lld", (long long)dear); /* passes of 8 before the times are known */
 }
 
+/* A drafting model whose second choice is the model's first: drafts are never right, branches always are, and the text is the one without drafts. */
+static void test_branches(void **state)
+{
+    int32_t plain[CONTEXT];
+    (void)state;
+    for (int with = 0; with < 2; with++) {
+        struct llm_engine g = {0}, drafter = {0};
+        struct llm_model *m = small_model();
+        struct llm_generate how = {.engine = &g, .parallel = 1, .next = next, .done = done, .arg = &work, .drafter = with ? &drafter : NULL,
+                                   .drafts = with ? 3 : 0};
+        struct llm_err e;
+        work = (struct work){.n = 70, .left = 1, .max_tokens = 300};
+        for (int i = 0; i < LENGTH; i++) work.ids[i] = i * 7 % 61;
+        costs[0] = (struct costs){.pass = 1000};
+        costs[1] = (struct costs){0};
+        open_engine(&costs[0], &g, m);
+        open_engine(&costs[1], &drafter, m);
+        second = slow;
+        second.logits = second_logits;
+        drafter.predictor = &second;
+        if (llm_generate(&how, &e) != 0) fail_msg("%s", e.text);
+        assert_int_equal(work.made, 300);
+        if (with == 0) memcpy(plain, work.text, sizeof plain);
+        else assert_memory_equal(plain, work.text, 300 * sizeof *plain);
+        llm_engine_release(&g);
+        llm_engine_release(&drafter);
+        llm_model_destroy(m);
+    }
+    if (work.branched < 8) fail_msg("%lld", (long long)work.branched); /* so many passes have one before times decide */
+    assert_in_range(work.accepted, work.branched, work.branched + 60); /* where an end token is passed over, the second token is the draft */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_latency), cmocka_unit_test(test_depth)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_latency), cmocka_unit_test(test_depth), cmocka_unit_test(test_branches)};
     struct llm_err e;
     if (llm_pool_start(1, &e) < 0) return llm_report(&e);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
