@@ -157,7 +157,7 @@ static int catch_up(const struct state *s, struct llm_completion *c)
     return llm_engine_prefill(s->g->drafter, &c->draft_kv, c->kv.ids + common, c->kv.n - common, false, false, NULL, NULL, s->e);
 }
 
-/* The drafting model's second choice after c->drafts[0] becomes a branch. `logits` were copied before that choice; sampler->state is that before it. */
+/* The drafting model's second choice after c->drafts[0] becomes a branch. `logits` and sampler->state are those before the first choice. */
 static void branch_of_model(const struct state *s, struct llm_completion *c, const struct llm_history *h, float *logits, struct llm_sampler *sampler)
 {
     struct llm_err e = {0};

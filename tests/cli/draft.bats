@@ -114,6 +114,13 @@ setup_file() {
             done
         done
     done
+    # branches of drafts leave no trace in the cache either
+    llm-infer -m "$F/window.llm" -q -n 60 --ignore-eos --temp 0 --kv-out want.kv "the old dog sees the small cat and the old dog sees" > want
+    for from in "--draft-ngram" "--draft $F/draft.llm" "--draft $F/ngram.llm --draft-ngram -j 2"; do
+        # shellcheck disable=SC2086
+        llm-infer -m "$F/window.llm" -q -n 60 --ignore-eos --temp 0 --kv-out got.kv $from "the old dog sees the small cat and the old dog sees" > got
+        cmp got.kv want.kv || fail "$from: the cache"
+    done
     # a model that drafts for itself is right, but where rounding would differ, and that is nowhere
     llm-infer -m "$F/plain.llm" -q --jsonl --temp 1 --top-k 0 --ignore-eos -n 60 --draft "$F/plain.llm" <<< '{"prompt": "the"}' |
         jq -e '.timings.draft_n > 30 and .timings.draft_n_accepted == .timings.draft_n'
