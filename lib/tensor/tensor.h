@@ -183,6 +183,18 @@ struct llm_between {
     void (*left)(struct llm_between *b, struct llm_ctx *c, int64_t layer);
 };
 
+/* The layers of a model's main stack that this process runs: a stage of a pipeline. What comes before them and what follows runs elsewhere. A context
+ * borrows it. */
+struct llm_stage {
+    const void *model;        /* the struct llm_model that is cut; others run whole */
+    int64_t first, end;       /* layers [first, end) */
+    bool last;                /* they are the last ones, so that the model's output follows */
+    /* The input [rows, cols] of layer `first`, unless that is 0: on the context's acts; with a tape it takes a gradient. */
+    struct llm_tensor *(*input)(struct llm_stage *cut, struct llm_ctx *c, int64_t rows, int64_t cols);
+    /* Takes the output of layer end - 1, unless it is the last one. It stays until its backward pass. */
+    void (*output)(struct llm_stage *cut, struct llm_ctx *c, struct llm_tensor *x);
+};
+
 /* Activation recomputation. Cheap activations (norm outputs, activation functions) are not kept for the backward pass but recomputed. All of one kind
  * share one buffer, so a block may ask for the buffer only if every reader of its previous contents has run; llm_record fails for a reader that comes
  * too late. Without a tape all activations are kept. */
@@ -217,6 +229,7 @@ struct llm_ctx {
     struct llm_adapter_rows adapters;
     struct llm_watch *watch;  /* observers and editors of the model that runs here (model/forward/watch.h); borrowed; NULL: none */
     struct llm_between *between; /* borrowed; NULL: nothing happens between layers */
+    struct llm_stage *cut;      /* borrowed; NULL: models run whole */
     int64_t boundary;         /* the next node that is recorded is the first of layer boundary - 1; 0: of no layer */
     bool recomputing;         /* a block runs again for its backward pass: observers have seen its values */
     struct llm_rope_tables *rope_tables; /* op/rope.c's, NULL until needed */

@@ -1,6 +1,7 @@
 /* Evaluation on held-out rows (train/trainer.h). */
 #include <math.h>
 #include "base/signals.h"
+#include "train/stages.h"
 #include "train/trainer_internal.h"
 
 bool llm_trainer_has_val(const struct llm_trainer *t)
@@ -27,7 +28,7 @@ static int cut_windows(struct llm_trainer *t, bool file, uint64_t first, uint64_
 /* Before a pass in which ranks exchange weights: none takes it alone. */
 static int agree_on_pass(struct llm_trainer *t, int got, struct llm_err *e)
 {
-    if (t->share.zero < 3) return got;
+    if (t->share.zero < 3 && !t->stages) return got;
     got = llm_trainer_agree(t, got, e);
     t->eval_agreed = got != 0;
     return got;
@@ -59,7 +60,8 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         part = llm_rows_part(&part, 0, (int64_t)n);
         if (part.counted == 0) continue;
         llm_share_begin_eval(&t->share);
-        if (t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e) < 0) return -1;
+        got = t->stages ? llm_stages_eval(t, &part, e) : t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e);
+        if (got < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
         llm_trainer_fold(t, &part, t->token_loss, &sum, &bytes);
         weight += part.weight;

@@ -5,19 +5,30 @@
 #include "base/cli.h"
 #include "train/share.h"
 
+#define FORM "dp=RANKS,zero=0|1|2|3,pp=STAGES,schedule=1f1b|gpipe"
 enum { HIGHEST_ZERO = 3 };
 
 static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
 {
-    static const char *const others[] = {"tp", "pp", "cp", "ep"};
+    static const char *const others[] = {"tp", "cp", "ep"};
     const char *sign = strchr(pair, '=');
     const size_t n = sign ? (size_t)(sign - pair) : 0;
     int64_t v;
+    if (n == 8 && strncmp(pair, "schedule", n) == 0) {
+        l->gpipe = strcmp(sign + 1, "gpipe") == 0;
+        if (l->gpipe || strcmp(sign + 1, "1f1b") == 0) return 0;
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected schedule=1f1b or gpipe, found %s%s", pair,
+                        strcmp(sign + 1, "interleaved") == 0 ? ", which is not built" : "");
+    }
     if (!sign || llm_parse_int(sign + 1, &v) < 0 || v < 0 || v > LLM_COMM_MAX_RANKS) {
-        return llm_fail(e, LLM_EX_USAGE, "--shard: expected dp=RANKS,zero=0|1|2|3, found '%s'", pair);
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected " FORM ", found '%s'", pair);
     }
     if (n == 2 && strncmp(pair, "dp", n) == 0 && v > 0) {
         l->dp = v;
+        return 0;
+    }
+    if (n == 2 && strncmp(pair, "pp", n) == 0 && v > 0) {
+        l->pp = v;
         return 0;
     }
     if (n == 4 && strncmp(pair, "zero", n) == 0) {
@@ -28,25 +39,29 @@ static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
         if (n != 2 || strncmp(pair, others[i], n) != 0) continue;
         return v == 1 ? 0 : llm_fail(e, LLM_EX_USAGE, "--shard: expected %s=1, found %s, which is not built", others[i], pair);
     }
-    return llm_fail(e, LLM_EX_USAGE, "--shard: expected dp=RANKS,zero=0|1|2|3, found '%s'", pair);
+    return llm_fail(e, LLM_EX_USAGE, "--shard: expected " FORM ", found '%s'", pair);
 }
 
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
 {
     char copy[200];
-    *l = (struct llm_layout){0};
-    if (strlen(text) >= sizeof copy) return llm_fail(e, LLM_EX_USAGE, "--shard: expected dp=RANKS,zero=0|1|2|3, found a longer text");
+    *l = (struct llm_layout){.zero = -1};
+    if (strlen(text) >= sizeof copy) return llm_fail(e, LLM_EX_USAGE, "--shard: expected " FORM ", found a longer text");
     memcpy(copy, text, strlen(text) + 1);
     for (char *at = copy, *end; at; at = end) {
         if ((end = strchr(at, ','))) *end++ = 0;
         if (read_pair(l, at, e) < 0) return -1;
     }
-    return 0;
+    if (llm_layout_stages(l) == 1 && l->gpipe) return llm_fail(e, LLM_EX_USAGE, "--shard: expected schedule=gpipe beside pp, found it alone");
+    if (l->zero < 0) l->zero = llm_layout_stages(l) > 1; /* a stage divides its moments among the replicas */
+    if (llm_layout_stages(l) == 1 || l->zero == 1) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected zero=1, found zero=%d", (int)l->pp, (int)l->zero);
 }
 
 int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e)
 {
-    if (l->dp == 0 || l->dp == n_ranks) return 0;
-    return llm_fail(e, LLM_EX_USAGE, "--shard: expected a launcher that starts %lld ranks (mpirun -n %lld), found %d rank%s", (long long)l->dp,
-                    (long long)l->dp, n_ranks, n_ranks == 1 ? "" : "s");
+    const int64_t stages = llm_layout_stages(l), wanted = (l->dp > 0 ? l->dp : 1) * stages;
+    if (l->dp == 0 ? n_ranks % stages == 0 : n_ranks == wanted) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: expected a launcher that starts %lld ranks (mpirun -n %lld)%s, found %d rank%s", (long long)wanted,
+                    (long long)wanted, l->dp == 0 ? ", or a multiple" : "", n_ranks, n_ranks == 1 ? "" : "s");
 }

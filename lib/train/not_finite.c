@@ -9,7 +9,7 @@ const char *llm_trainer_first_bad(const struct llm_trainer *t, bool gradients)
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_param *p = t->params[i].p;
         const float *x = gradients ? p->grad : p->master;
-        if (llm_share_pools_weights(&t->share, i)) continue; /* no rank has all of it */
+        if (llm_share_pools_weights(&t->share, i) || !x) continue; /* this rank does not have all of it */
         for (int64_t k = 0, n = llm_param_count(p); k < n; k++) {
             if (!isfinite(x[k])) return p->name;
         }
@@ -50,6 +50,7 @@ int llm_trainer_not_finite(struct llm_trainer *t, const struct llm_rows *rows, d
     char name[200];
     long long step = (long long)t->step + 1;
     if (weight) return llm_fail(e, LLM_EX_FAILURE, "step %lld: the loss is %s: first bad tensor: weight '%s'", step, value, weight);
-    if (!bad_activation(t, rows, name, sizeof name)) snprintf(name, sizeof name, "an activation under dropout");
+    if (t->stages) snprintf(name, sizeof name, "an activation, which a run without stages names");
+    else if (!bad_activation(t, rows, name, sizeof name)) snprintf(name, sizeof name, "an activation under dropout");
     return llm_fail(e, LLM_EX_FAILURE, "step %lld: the loss is %s: first bad tensor: %s; a lower --lr or --clip may help", step, value, name);
 }

@@ -193,7 +193,7 @@ int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update
         const size_t own = llm_trainable_own(&t[i]), count = (size_t)llm_param_count(t[i].p);
         if (own == count && update_whole(&t[i], u, e) < 0) return -1;
         if (own > 0 && own < count && update(&t[i], u, e) < 0) return -1;
-        if (own < count && !t[i].pooled) { /* the gradient of what other ranks update */
+        if (own < count && !t[i].pooled && t[i].p->grad) { /* the gradient of what other ranks update */
             memset(t[i].p->grad, 0, (own > 0 ? t[i].own_from : count) * sizeof(float));
             if (own > 0) memset(t[i].p->grad + t[i].own_from + own, 0, (count - t[i].own_from - own) * sizeof(float));
         }

@@ -142,14 +142,22 @@ static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
     size_t n = (size_t)llm_param_count(p);
     if (make_master(p, e) < 0) return -1;
     p->weight.rounded = t->o.precision == LLM_COMPUTE_BF16 && p->n_dims > 1; /* vectors stay as they are */
-    if (t->share.zero == 3) t->hashes[number] = llm_xxh64(p->master, n * sizeof(float), 0);
+    if (llm_share_scatters(&t->share)) t->hashes[number] = llm_xxh64(p->master, n * sizeof(float), 0);
+    if (!llm_share_has(&t->share, number)) {
+        free(p->master);
+        p->master = NULL;
+        p->weight.data = NULL;
+        p->owned = false;
+        return 0;
+    }
     if (llm_share_place(&t->share, number, e) < 0 || (!p->grad && !(p->grad = zeroed(n, sizeof(float), e)))) return -1;
     if (!llm_share_pools_weights(&t->share, number) && make_forms(t, p, e) < 0) return -1;
-    bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
+    const bool copy = t->share.params[number].home != t->share.stage; /* of a tied embedding, which is looked up in another stage */
+    bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m) && !copy;
     int64_t tokens = llm_shard_rows(t->o.grad_shards, t->o.batch * t->o.accumulate) * t->o.context;
     if (t->o.batch_tokens > 0) tokens = t->o.batch_tokens / t->o.grad_shards + t->o.context;
     if (looked_up_too && make_lookup(p, n, tokens, e) < 0) return -1;
-    if (make_uses(m, p, e) < 0 || (t->share.zero < 2 && llm_shard_prepare(q, shard_buffers(t), e) < 0)) return -1;
+    if (make_uses(m, p, e) < 0 || (t->share.zero < 2 && !copy && llm_shard_prepare(q, shard_buffers(t), e) < 0)) return -1;
     double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
     const struct llm_optim *o = q->optim;
     const size_t own = llm_trainable_own(q);
@@ -196,14 +204,14 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
     note_types(t->params, t->n_params, t->o.precision);
     for (size_t i = 0; i < t->n_params; i++) t->params[i].optim = llm_optim_of(t->optim, t->params[i].p);
     if (llm_share_init(&t->share, t->comm, &t->layout, m, t->params, t->n_params, &t->o, e) < 0) return -1;
-    t->n_hashes = t->o.outer != LLM_OUTER_NONE ? 1 + (size_t)t->o.replicas : t->share.zero == 3 ? t->n_params : 0;
+    t->n_hashes = t->o.outer != LLM_OUTER_NONE ? 1 + (size_t)t->o.replicas : llm_share_scatters(&t->share) ? t->n_params : 0;
     if (t->n_hashes > 0 && !(t->hashes = llm_calloc(t->n_hashes, sizeof *t->hashes, "training", e))) return -1;
     for (size_t i = 0; i < t->n_params; i++) {
         if (prepare(t, i, e) < 0) return -1;
     }
     llm_model_changed(m); /* rounding to BF16 changes pairs */
     for (size_t i = 0; i < m->n_params; i++) {
-        if (!m->params[i].grad && make_forms(t, &m->params[i], e) < 0) return -1;
+        if (!m->params[i].grad && m->params[i].weight.data && make_forms(t, &m->params[i], e) < 0) return -1;
     }
     if (t->work_floats > 0 && !(t->work = zeroed(t->work_floats, sizeof(float), e))) return -1;
     return t->o.outer != LLM_OUTER_NONE ? llm_outer_init(&t->outer, &t->share, m, &t->o, e) : 0;

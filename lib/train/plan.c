@@ -1,6 +1,8 @@
 #include "train/plan.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 #include "cpu/pool.h"
 #include "io/planes.h"
 #include "io/zstd_frames.h"
@@ -8,9 +10,10 @@
 #include "model/weights/lora.h"
 #include "train/metrics.h"
 #include "train/shards.h"
+#include "train/stages.h"
 
 /* Peak of the stacks of activations and the time of a step, with `layers` layers. */
-struct sample { double bytes, moments, averages, uses, forms, scratch, seconds; };
+struct sample { double bytes, moments, averages, uses, forms, scratch, seconds, shared, grads; }; /* shared, grads: of bytes, arenas of that name */
 
 /* Moments, averages, further accumulators and packed forms of all parameters, and scratch of products and updates. */
 static void add_state(const struct llm_trainer *t, struct sample *s)
@@ -30,6 +33,15 @@ enum { PASSES = 2 };
 /* What the options train, of the whole model. */
 struct trained { double params, active, frozen_bytes, moments, frames, in_layers, largest; bool all, embedding; };
 
+/* The layers of a stage, [first, end) of `layers`. */
+struct stage { int64_t first, end, layers; };
+
+static bool is_in(const struct stage *k, const struct llm_param_spec *s)
+{
+    if (s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < k->layers) return s->layer >= k->first && s->layer < k->end;
+    return s->unit == LLM_UNIT_EMBEDDINGS ? k->first == 0 : k->end == k->layers;
+}
+
 /* With an adapter: its pairs, and what it stores whole. */
 static void count_adapter(struct trained *n, const struct llm_model *m, const struct llm_train_options *o)
 {
@@ -48,8 +60,9 @@ static void count_adapter(struct trained *n, const struct llm_model *m, const st
     }
 }
 
+/* k NULL: of all stages; else of what one has. */
 static int count_trained(struct trained *n, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
-                         struct llm_err *e)
+                         const struct stage *k, struct llm_err *e)
 {
     struct llm_declare d;
     struct llm_decoder *layout;
@@ -70,6 +83,7 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
         n->frames += ceil(4 * elements / (double)LLM_FRAME_BYTES);
         const bool in_layer = s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < c->num_hidden_layers && s->sharers == 0;
         if (i > 0 && s->layer != d.specs[i - 1].layer && s->layer % llm_share_group_layers(c, o) == 0) group = 0;
+        if (llm_trains(o, s) && k && !is_in(k, s)) continue;
         if (llm_trains(o, s)) {
             n->in_layers += in_layer ? elements : 0;
             group += in_layer ? elements : 0;
@@ -133,17 +147,78 @@ static int try_layers(const struct llm_config *c, const struct llm_model *of, co
     int got = m ? llm_trainer_init(&t, &options, m, &none, e) : -1;
     for (int i = 0; got == 0 && i < 2; i++) { /* the first touches memory */
         got = llm_trainer_step(&t, &r, e);
-        if (got == 0) *s = (struct sample){.bytes = r.activation_bytes, .seconds = r.seconds};
+        if (got == 0) *s = (struct sample){.bytes = r.activation_bytes, .seconds = r.seconds, .shared = (double)t.ctx.shared_arena.peak,
+                                           .grads = (double)t.ctx.grads.peak};
     }
     if (got == 0) add_state(&t, s);
     if (m) llm_trainer_release(&t);
     return got;
 }
 
+/* What is measured of the layers of the model, as a straight line: the first `few` take `at`, and each further one `each`. */
+struct line { double at, each; };
+static double value_at(const struct line *l, int64_t few, double layers) { return l->at + (layers - (double)few) * l->each; }
+
+struct measured { struct line bytes, seconds; double shared, grads, forms; int64_t few; };
+
+/* A plan of one process, whose gradients are those of lookups alone and whose `other` lacks packed forms and saves, becomes that of the stage that
+ * takes most memory. */
+
+static int plan_stages(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
+                       const struct llm_layout *l, const struct measured *of, struct llm_err *e)
+{
+    const int64_t n = l->pp, dp = l->dp > 0 ? l->dp : 1, rows = o->batch * o->accumulate, shards = llm_shard_rows(dp, o->grad_shards);
+    const int64_t context = o->context ? o->context : llm_config_default_context(c), own_rows = shards * llm_shard_rows(o->grad_shards, rows);
+    const int64_t passes = (own_rows + o->batch - 1) / o->batch;
+    const double table = c->tie_word_embeddings ? (double)c->vocab_size * (double)c->hidden_size : 0, all = p->trained;
+    const double states = 4 * (double)(o->batch * context * c->hidden_size), own = (double)(own_rows * context * c->hidden_size);
+    int64_t first[LLM_PLAN_MAX_STAGES + 1];
+    struct llm_plan most = {.total = -1};
+    double slowest = 0;
+    if (n > LLM_PLAN_MAX_STAGES) {
+        return llm_fail(e, LLM_EX_USAGE, "--plan --shard: expected at most pp=%d, found pp=%lld", LLM_PLAN_MAX_STAGES, (long long)n);
+    }
+    if (llm_stages_cut(c, context, n, first, e) < 0) return -1;
+    p->n_stages = n;
+    for (int64_t k = 0; k < n; k++) {
+        const struct stage stage = {first[k], first[k + 1], c->num_hidden_layers};
+        const bool last = k == n - 1;
+        const double layers = (double)(stage.end - stage.first), copy = last ? table : 0;
+        int64_t flying = l->gpipe && !last ? passes : n - k;
+        struct trained t;
+        if (flying > passes) flying = passes;
+        if (count_trained(&t, c, m, o, &stage, e) < 0) return -1;
+        const struct llm_share_size size = {t.params, t.in_layers, t.largest};
+        const struct llm_share_cost shared = llm_share_cost(dp, l, o, &size);
+        struct llm_plan s = *p;
+        s.weights = shared.weights + t.frozen_bytes + 4 * copy;
+        s.gradients = shared.gradients + (k == 0 ? p->gradients : 0) + 2 * 4 * copy;
+        s.moments = t.moments / (double)dp;
+        const double outside = value_at(&of->bytes, of->few, 0) - of->shared - of->grads; /* of layers */
+        s.activations = (double)flying * (layers * of->bytes.each + of->shared + 2 * states) + of->grads + (last && outside > 0 ? outside : 0);
+        s.other = p->other + shared.staging + of->forms * t.params / all;
+        const double stored = 4 * all + p->moments, saving = (k == 0 ? 4 * (all - t.params) : 0) + llm_frames_memory(stored, t.frames);
+        s.other += saving > s.activations ? saving - s.activations : 0;
+        s.nodes = dp > 1 ? (double)shared.nodes : 0;
+        s.sent = shared.sent + 4 * own * ((k > 0) + !last) + 4 * copy * (double)shards;
+        s.total = s.weights + s.gradients + s.moments + s.averages + s.activations + s.other;
+        p->stages[k].layers = stage.end - stage.first;
+        p->stages[k].bytes = s.total;
+        const double seconds = layers * of->seconds.each + (last ? value_at(&of->seconds, of->few, 0) : 0);
+        slowest = seconds > slowest ? seconds : slowest;
+        if (s.total > most.total) most = s;
+    }
+    memcpy(most.stages, p->stages, sizeof most.stages);
+    *p = most;
+    p->step_seconds = slowest * (double)(passes + n - 1) / (double)passes;
+    return 0;
+}
+
 int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *given,
                   const struct llm_layout *l, struct llm_err *e)
 {
-    const int64_t ranks = l->dp > 0 ? l->dp : 1;
+    const bool cut = llm_layout_stages(l) > 1;
+    const int64_t ranks = l->dp > 0 && !cut ? l->dp : 1; /* a pipeline is planned stage by stage below */
     const double program = 16e6;
     struct llm_train_options placed = *given;
     const struct llm_train_options *const o = &placed;
@@ -154,14 +229,18 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
-    if (llm_share_check(ranks, l, o, e) < 0) return -1;
+    if (llm_share_check(cut && l->dp > 0 ? l->dp : ranks, l, o, e) < 0) return -1;
+    if (cut && llm_stages_check(llm_objectives[o->objective], m && m->lora, l, e) < 0) return -1;
     int64_t context = o->context ? o->context : llm_config_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), attention = 0, collected = 0, stored_moments = 0;
     struct trained trained;
     int64_t few = every, more = 2 * every;
-    if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
+    if (c->num_hidden_layers <= more && cut && c->num_hidden_layers > 1) {
+        more = c->num_hidden_layers;
+        few = more / 2;
+    } else if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
     if (llm_shard_check(o, llm_objective_by_pass(llm_objectives[o->objective], c), e) < 0) return -1;
-    if (count_trained(&trained, c, m, o, e) < 0 || try_layers(c, m, o, few, &one, e) < 0) return -1;
+    if (count_trained(&trained, c, m, o, NULL, e) < 0 || try_layers(c, m, o, few, &one, e) < 0) return -1;
     if (few == c->num_hidden_layers) two = one;
     else if (try_layers(c, m, o, more, &two, e) < 0) return -1;
     size_t n_rows = llm_model_cost(c, context / 2, rows, sizeof rows / sizeof *rows); /* a causal token sees half on average */
@@ -197,6 +276,20 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         p->moments = own * (p->moments + 4 * trained.params) + 4 * trained.params; /* with weights of their own, and the outer momentum */
         p->sent /= (double)o->inner_steps;
     }
+    p->flops_per_step = p->tokens_per_step * (4 * llm_model_active_params(c) + 2 * trained.active + 3 * attention);
+    double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
+    const double passes = (double)o->accumulate / (double)(o->accumulate < PASSES ? o->accumulate : PASSES);
+    if (cut) {
+        const double layers = (double)(more - few);
+        const struct measured of = {.bytes = {one.bytes, (two.bytes - one.bytes) / layers}, .seconds = {passes * one.seconds, passes * each / layers},
+                                    .shared = two.shared, .grads = two.grads, .forms = one.forms + steps * (two.forms - one.forms), .few = few};
+        p->gradients -= shared.gradients;
+        p->other += program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
+        p->ranks = (double)((l->dp > 0 ? l->dp : 1) * l->pp);
+        if (plan_stages(p, c, m, o, l, &of, e) < 0) return -1;
+        p->seconds = p->step_seconds * (double)o->steps;
+        return 0;
+    }
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
     p->other += one.forms + steps * (two.forms - one.forms) + program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
     /* A save takes the memory of the activations, and more if they have less. */
@@ -204,9 +297,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     const double saving = collected + llm_frames_memory(stored, trained.frames * stored / p->weights);
     p->other += saving > p->activations ? saving - p->activations : 0;
     p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;
-    p->flops_per_step = p->tokens_per_step * (4 * llm_model_active_params(c) + 2 * trained.active + 3 * attention);
-    double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
-    p->step_seconds = (one.seconds + steps * each) * (double)o->accumulate / (double)(o->accumulate < PASSES ? o->accumulate : PASSES);
+    p->step_seconds = (one.seconds + steps * each) * passes;
     p->seconds = p->step_seconds * (double)o->steps;
     return 0;
 }
@@ -223,16 +314,26 @@ int llm_plan_print(const struct llm_plan *p, enum llm_table_form form, struct ll
         {"tokens_per_step", p->tokens_per_step, COUNT}, {"flops_per_step", p->flops_per_step, COUNT}, {"step_seconds", p->step_seconds, TIME},
         {"seconds", p->seconds, TIME}, {"peak_flops_per_second", p->peak, COUNT},
     };
-    const char *columns[sizeof rows / sizeof *rows + 1] = {NULL};
+    const char *columns[sizeof rows / sizeof *rows + 2 * LLM_PLAN_MAX_STAGES + 1] = {NULL};
+    char names[2 * LLM_PLAN_MAX_STAGES][32];
     struct llm_table t, *tables[] = {&t};
-    for (size_t i = 0, n = 0; i < sizeof rows / sizeof *rows; i++) {
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].kind != RANKS || p->ranks > 0) columns[n++] = rows[i].key;
+    }
+    for (int64_t k = 0; k < 2 * p->n_stages; k++) {
+        snprintf(names[k], sizeof *names, "stage_%lld_%s", (long long)k / 2, k % 2 ? "total_bytes" : "layers");
+        columns[n++] = names[k];
     }
     llm_table_init(&t, columns);
     t.record = t.no_heading = t.as_shown = t.spaced = true;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].kind == RANKS && p->ranks == 0) continue;
         llm_table_printed(&t, rows[i].v, LLM_NUMBER_FIXED, rows[i].kind == TIME && rows[i].v < 1e6 ? 6 : 0);
+    }
+    for (int64_t k = 0; k < p->n_stages; k++) {
+        llm_table_count(&t, (double)p->stages[k].layers);
+        llm_table_printed(&t, p->stages[k].bytes, LLM_NUMBER_FIXED, 0);
     }
     return llm_tables_print(NULL, form, tables, 1, e);
 }

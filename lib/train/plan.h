@@ -7,12 +7,15 @@
 #include "model/model.h"
 #include "train/share.h"
 
+enum { LLM_PLAN_MAX_STAGES = 64 };
 struct llm_plan {
     double params, trained;                   /* numbers: all, and those that are trained */
     double weights, gradients, moments, averages, activations, other, total; /* bytes; `other`: scratch, losses, batch, the program */
     double tokens_per_step, flops_per_step;   /* 4 for each number and 2 for each that is trained, and attention's scores */
     double step_seconds, seconds;             /* a step, and all of them; 0 when not measured */
     double ranks, nodes, sent;                /* ranks 0: one; sums of shards that a rank sends in a step, and all bytes that it sends */
+    int64_t n_stages;                         /* 0: one. The numbers above are those of the stage that takes most memory */
+    struct llm_plan_stage { int64_t layers; double bytes; } stages[LLM_PLAN_MAX_STAGES];
     double peak;                              /* FLOP/s of products, measured */
 };
 /* What one rank of the layout takes, the one that takes most; its time is without messages.

@@ -12,15 +12,23 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
     *s = (struct llm_share){.comm = comm, .rank = llm_comm_rank(comm), .n = llm_comm_size(comm), .zero = comm ? (int)l->zero : 0, .t = t,
                             .n_params = n_params};
     s->int8 = o->gradients == LLM_GRADIENTS_INT8;
-    s->run = llm_shard_run(s->rank, s->n, llm_train_options_parts(o));
+    s->pp = comm ? (int)llm_layout_stages(l) : 1;
+    s->dp = s->n / s->pp;
+    s->stage = s->rank % s->pp;
+    s->replica = s->rank / s->pp;
+    s->run = llm_shard_run(s->replica, s->dp, llm_train_options_parts(o));
     s->n_layers = m->lora ? 0 : m->config.num_hidden_layers;
-    s->group_layers = llm_share_group_layers(&m->config, o);
+    s->group_layers = s->pp > 1 ? llm_config_together(&m->config) : llm_share_group_layers(&m->config, o);
     s->n_groups = (s->n_layers + s->group_layers - 1) / s->group_layers;
     for (size_t i = 0; s->int8 && i < n_params; i++) {
         if (!t[i].p->balances && !t[i].p->running) continue;
         return llm_fail(e, LLM_EX_USAGE, "--gradients int8: expected a model whose gradients are no counts and statistics, found '%s'", t[i].p->name);
     }
-    if (llm_share_check(s->n, l, o, e) < 0 || llm_share_cells_init(s, e) < 0) return -1;
+    if (llm_share_check(s->dp, l, o, e) < 0) return -1;
+    if (!(s->first_layer = llm_calloc((size_t)s->pp + 1, sizeof *s->first_layer, "stages", e))) return -1;
+    s->first_layer[s->pp] = m->config.num_hidden_layers;
+    if (s->pp > 1 && llm_stages_cut(&m->config, o->context, s->pp, s->first_layer, e) < 0) return -1;
+    if (llm_share_cells_init(s, m, e) < 0) return -1;
     if (!comm) return 0;
     if (!(s->exchange = llm_comm_twin(comm, e)) || !(s->bring = llm_comm_twin(comm, e))) return -1;
     return llm_share_exchange_init(s, e) < 0 ? -1 : llm_share_layers_init(s, m, e);
@@ -34,6 +42,7 @@ void llm_share_release(struct llm_share *s)
         free(s->units[u].transfers);
     }
     for (int i = 0; i < LLM_SHARE_SLOTS; i++) free(s->slots[i].p);
+    free(s->first_layer);
     free(s->params);
     free(s->cells);
     free(s->listed);
@@ -48,19 +57,19 @@ void llm_share_release(struct llm_share *s)
 
 /* ---- between steps ---- */
 
-/* Every rank sends its runs of a unit to all others, from where it has them to where they have them. */
+/* Every rank sends its runs of a unit to all others that keep it, from where it has them to where they have them. */
 static int gather_unit(struct llm_share *s, struct llm_share_unit *u, enum llm_share_what what, struct llm_err *e)
 {
     const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
     u->n_transfers = 0;
-    for (int d = 0; d < s->n; d++) {
+    for (int d = 0; d < s->n && llm_share_keeps(s, u, s->rank); d++) {
         const int q = (s->rank + d) % s->n;
         struct llm_share_run r;
         for (size_t c = u->first; llm_share_next_run(s, u, q, &c, &r);) {
             const struct llm_param *p = s->t[r.param].p;
             float *x = (what == LLM_SHARE_MASTERS ? p->master : p->grad) + r.from;
             for (int to = 0; q == s->rank && to < s->n; to++) {
-                if (to != q && llm_share_post(s->comm, &list, to, x, r.n, false, e) < 0) return -1;
+                if (to != q && llm_share_keeps(s, u, to) && llm_share_post(s->comm, &list, to, x, r.n, false, e) < 0) return -1;
             }
             if (q != s->rank && llm_share_post(s->comm, &list, q, x, r.n, true, e) < 0) return -1;
         }
@@ -165,10 +174,10 @@ int llm_share_rows(struct llm_share *s, void *x, int64_t rows, size_t width, str
     size_t *bytes = llm_calloc((size_t)s->n, sizeof *bytes, "messages", e);
     int got = parts && bytes ? 0 : -1;
     for (int q = 0; q < s->n && got == 0; q++) {
-        const struct llm_shard_run run = llm_shard_run(q, s->n, s->run.n);
+        const struct llm_shard_run run = llm_shard_run(q / s->pp, s->dp, s->run.n);
         int64_t first = llm_shard_first(run.first, run.n, rows), end = llm_shard_first(run.end, run.n, rows);
         parts[q] = (char *)x + (size_t)first * width;
-        bytes[q] = (size_t)(end - first) * width;
+        bytes[q] = q % s->pp == s->pp - 1 ? (size_t)(end - first) * width : 0;
     }
     if (got == 0) got = llm_comm_gather(s->comm, parts, bytes, e);
     free(parts);

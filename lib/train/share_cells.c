@@ -33,6 +33,38 @@ static int64_t group_of(const struct llm_share *s, const struct llm_param *p)
     return d->layer / s->group_layers;
 }
 
+/* Whether the parameter is read before the first layer: a table, or the norm of its rows. */
+static bool is_input(const struct llm_model *m, const struct llm_param *p)
+{
+    const struct llm_stack *k = &((const struct llm_decoder *)m->layout)->stacks[LLM_STACK_MAIN];
+    return p == k->embed || p == k->positions || p == k->token_types || p == k->embed_norm.w || p == k->embed_norm.b;
+}
+
+/* The stage that owns a parameter: that of its layer; the first of what layers follow, the last of what follows layers. */
+static void place_in_stage(const struct llm_share *s, const struct llm_model *m, size_t i)
+{
+    const struct llm_param *p = s->t[i].p;
+    struct llm_share_param *at = &s->params[i];
+    at->tied = s->pp > 1 && m->config.tie_word_embeddings && p == llm_model_head(m);
+    at->home = at->group < s->n_groups || at->tied || is_input(m, p) ? 0 : s->pp - 1;
+    while (at->group < s->n_groups && p->spec->layer >= s->first_layer[at->home + 1]) at->home++;
+}
+
+bool llm_share_has(const struct llm_share *s, size_t i)
+{
+    return s->params[i].home == s->stage || (s->params[i].tied && s->stage == s->pp - 1);
+}
+
+float *llm_share_own_master(const struct llm_share *s, size_t i)
+{
+    return llm_trainable_own(&s->t[i]) > 0 ? llm_trainable_master(&s->t[i]) : NULL;
+}
+
+bool llm_share_keeps(const struct llm_share *s, const struct llm_share_unit *u, int q)
+{
+    return q % s->pp == u->home || (u->tied && q % s->pp == s->pp - 1);
+}
+
 static void put_cells(struct llm_share *s, size_t param)
 {
     const size_t count = (size_t)llm_param_count(s->t[param].p), step = is_cut(&s->t[param]) ? LLM_OPTIM_BLOCK : count;
@@ -43,19 +75,19 @@ static void put_cells(struct llm_share *s, size_t param)
     s->params[param].end = s->n_cells;
 }
 
-/* Of a group's cells [first, end): each goes to the rank in whose part of the elements its middle lies. Slices of the ranks' parts make a unit.
- * Returns the number of units; unit[c] becomes that of cell c, counted from n_units. */
+/* Of a group's cells [first, end), of one stage: each goes to the rank in whose part of the elements its middle lies. Slices of the ranks' parts make
+ * a unit. Returns the number of units; unit[c] becomes that of cell c, counted from n_units. */
 static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t *unit)
 {
     size_t total = 0, done = 0, own = 0, most = 0;
     int rank = -1;
     for (size_t c = first; c < end; c++) total += s->cells[c].n;
     for (size_t c = first; c < end; c++) {
-        const int owner = (int)((double)s->n * ((double)done + (double)s->cells[c].n / 2) / (double)total);
+        const int owner = (int)((double)s->dp * ((double)done + (double)s->cells[c].n / 2) / (double)total);
         if (owner != rank) own = 0;
         rank = owner;
-        s->cells[c].owner = owner;
-        unit[c] = s->n_units + own / (UNIT_ELEMENTS / (size_t)s->n);
+        s->cells[c].owner = owner * s->pp + s->params[s->cells[c].param].home;
+        unit[c] = s->n_units + own / (UNIT_ELEMENTS / (size_t)s->dp);
         if (unit[c] + 1 - s->n_units > most) most = unit[c] + 1 - s->n_units;
         own += s->cells[c].n;
         done += s->cells[c].n;
@@ -63,16 +95,22 @@ static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t
     return most;
 }
 
+/* Whether cells of two parameters may travel together. */
+static bool is_alike(const struct llm_share_param *a, const struct llm_share_param *b)
+{
+    return a->group == b->group && a->home == b->home && a->tied == b->tied;
+}
+
 static int make_units(struct llm_share *s, struct llm_err *e)
 {
     size_t *unit = llm_calloc(s->n_cells, sizeof *unit, "the ranks' shares", e), listed = 0;
     if (!unit) return -1;
     for (size_t c = 0, end; c < s->n_cells; c = end) {
-        const int64_t group = s->params[s->cells[c].param].group;
-        for (end = c; end < s->n_cells && s->params[s->cells[end].param].group == group;) end++;
+        const struct llm_share_param *p = &s->params[s->cells[c].param];
+        for (end = c; end < s->n_cells && is_alike(&s->params[s->cells[end].param], p);) end++;
         const size_t n = divide_group(s, c, end, unit);
         for (size_t u = s->n_units; u < s->n_units + n; u++) {
-            s->units[u] = (struct llm_share_unit){.first = listed, .group = group};
+            s->units[u] = (struct llm_share_unit){.first = listed, .group = p->group, .home = p->home, .tied = p->tied};
             for (size_t k = c; k < end; k++) {
                 if (unit[k] != u) continue;
                 s->listed[listed++] = k;
@@ -86,7 +124,7 @@ static int make_units(struct llm_share *s, struct llm_err *e)
     return 0;
 }
 
-static int make_cells(struct llm_share *s, struct llm_err *e)
+static int make_cells(struct llm_share *s, const struct llm_model *m, struct llm_err *e)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n_params; i++) n += cells_of(&s->t[i]);
@@ -96,10 +134,14 @@ static int make_cells(struct llm_share *s, struct llm_err *e)
     s->squares = llm_calloc(n, sizeof *s->squares, "the ranks' shares", e);
     s->params = llm_calloc(s->n_params, sizeof *s->params, "the ranks' shares", e);
     if (!s->cells || !s->listed || !s->units || !s->squares || !s->params) return -1;
-    for (size_t i = 0; i < s->n_params; i++) s->params[i].group = group_of(s, s->t[i].p);
-    for (int64_t g = 0; g <= s->n_groups; g++) {
+    for (size_t i = 0; i < s->n_params; i++) {
+        s->params[i].group = group_of(s, s->t[i].p);
+        place_in_stage(s, m, i);
+    }
+    for (int64_t k = 0; k < (s->n_groups + 1) * 2 * s->pp; k++) { /* by group, stage and whether the last stage has a copy */
+        const struct llm_share_param at = {.group = k / (2 * s->pp), .home = (int)(k / 2 % s->pp), .tied = k % 2};
         for (size_t i = 0; i < s->n_params; i++) {
-            if (s->params[i].group == g) put_cells(s, i);
+            if (is_alike(&s->params[i], &at)) put_cells(s, i);
         }
     }
     return make_units(s, e);
@@ -122,17 +164,17 @@ static void place_own(struct llm_share *s)
 /* With zero 2 and 3 every shard is a node of its own. */
 static int make_nodes(struct llm_share *s, struct llm_err *e)
 {
-    s->first_node = llm_calloc((size_t)s->n + 1, sizeof *s->first_node, "the ranks' shares", e);
+    s->first_node = llm_calloc((size_t)s->dp + 1, sizeof *s->first_node, "the ranks' shares", e);
     if (!s->first_node) return -1;
     s->rounds = 1;
-    for (int q = 0; q < s->n; q++) {
-        const struct llm_shard_run run = llm_shard_run(q, s->n, s->run.n);
+    for (int q = 0; q < s->dp; q++) {
+        const struct llm_shard_run run = llm_shard_run(q, s->dp, s->run.n);
         s->first_node[q + 1] = s->zero >= 2 ? (size_t)run.end : s->first_node[q] + (size_t)llm_shard_nodes(run, NULL);
         if (s->zero >= 2 && run.end - run.first > s->rounds) s->rounds = run.end - run.first;
     }
-    s->n_nodes = s->first_node[s->n];
+    s->n_nodes = s->first_node[s->dp];
     s->nodes = llm_calloc(s->n_nodes, sizeof *s->nodes, "the ranks' shares", e);
-    for (int q = 0; s->nodes && q < s->n && s->zero < 2; q++) llm_shard_nodes(llm_shard_run(q, s->n, s->run.n), s->nodes + s->first_node[q]);
+    for (int q = 0; s->nodes && q < s->dp && s->zero < 2; q++) llm_shard_nodes(llm_shard_run(q, s->dp, s->run.n), s->nodes + s->first_node[q]);
     for (size_t k = 0; s->nodes && k < s->n_nodes && s->zero >= 2; k++) s->nodes[k] = (struct llm_shard_node){(int64_t)k, (int64_t)k + 1};
     return s->nodes ? 0 : -1;
 }
@@ -164,6 +206,11 @@ int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct ll
     if (replicas && l->zero > 0) return llm_fail(e, LLM_EX_USAGE, "--shard: expected zero=0 with --outer diloco, found zero=%d", (int)l->zero);
     if (o->gradients == LLM_GRADIENTS_INT8 && l->zero >= 2) {
         return llm_fail(e, LLM_EX_USAGE, "--shard: expected zero=0 or 1 with --gradients int8, found zero=%d", (int)l->zero);
+    }
+    if (llm_layout_stages(l) > 1) {
+        const char *other = o->gradients == LLM_GRADIENTS_INT8 ? "--gradients int8" : o->ema > 0 ? "averages (--ema)"
+            : o->carry_state ? "--carry-state" : NULL;
+        return other ? llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected a run without %s", (int)l->pp, other) : 0;
     }
     if (n_ranks < 2 || l->zero < 2) return 0;
     if (o->batch_tokens > 0) {
@@ -213,9 +260,9 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     return c;
 }
 
-int llm_share_cells_init(struct llm_share *s, struct llm_err *e)
+int llm_share_cells_init(struct llm_share *s, const struct llm_model *m, struct llm_err *e)
 {
-    if (make_cells(s, e) < 0) return -1;
+    if (make_cells(s, m, e) < 0) return -1;
     place_own(s);
     return s->comm ? make_nodes(s, e) : 0;
 }

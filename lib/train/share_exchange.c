@@ -13,13 +13,14 @@
 /* The nodes that rank q sends in a round: in the first all of them, or number `round` of its shards. */
 static size_t sends(const struct llm_share *s, int q, int64_t round)
 {
-    const size_t n = s->first_node[q + 1] - s->first_node[q];
+    const int d = q / s->pp;
+    const size_t n = s->first_node[d + 1] - s->first_node[d];
     return s->zero < 2 ? n : (size_t)round < n;
 }
 
 static size_t own_nodes(const struct llm_share *s)
 {
-    return s->first_node[s->rank + 1] - s->first_node[s->rank];
+    return s->first_node[s->replica + 1] - s->first_node[s->replica];
 }
 
 /* The gradient of parameter `param` in the rank's own node number i: the last lies in grad, those before it in buffers. */
@@ -38,7 +39,7 @@ int llm_share_exchange_init(struct llm_share *s, struct llm_err *e)
         if (s->rounds == 1 || x->own == 0) continue;
         if (!(x->kept = llm_alloc_huge((size_t)s->run.n * x->own, sizeof *x->kept, "gradients of shards", e))) return -1;
     }
-    const size_t nodes = s->zero < 2 ? s->n_nodes - own_nodes(s) : (size_t)s->n - 1, n = nodes * most;
+    const size_t nodes = s->zero < 2 ? s->n_nodes - own_nodes(s) : (size_t)s->dp - 1, n = nodes * most;
     s->n_slots = s->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS;
     for (size_t i = 0; i < s->n_slots; i++) {
         if (n > 0 && !(s->slots[i].p = llm_alloc_huge(n, sizeof *s->slots[i].p, "messages", e))) return -1;
@@ -90,7 +91,7 @@ static int post_receives(struct llm_share *s, struct llm_share_unit *u, struct l
 {
     const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
     float *to = u->staging;
-    for (int q = 0; q < s->n; q++) {
+    for (int q = u->home; q < s->n; q += s->pp) {
         for (size_t k = 0; q != s->rank && k < sends(s, q, s->round); k++) {
             struct llm_share_run r;
             for (size_t at = u->first; llm_share_next_run(s, u, s->rank, &at, &r); to += r.n) {
@@ -104,8 +105,8 @@ static int post_receives(struct llm_share *s, struct llm_share_unit *u, struct l
 static int post_sends(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e)
 {
     const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
-    for (int d = 1; d < s->n; d++) { /* each rank begins with its neighbour, so that no rank is met by all at once */
-        const int q = (s->rank + d) % s->n;
+    for (int d = 1; d < s->dp; d++) { /* each rank begins with its neighbour, so that no rank is met by all at once */
+        const int q = (s->rank + d * s->pp) % s->n;
         for (size_t k = 0; k < sends(s, s->rank, s->round); k++) {
             struct llm_share_run r;
             for (size_t at = u->first; llm_share_next_run(s, u, q, &at, &r);) {
@@ -142,7 +143,7 @@ static size_t own_cells(const struct sum *w)
 static float *source(const struct sum *w, const struct llm_share_cell *c, size_t at, size_t k)
 {
     const struct llm_share *s = w->s;
-    const size_t first = s->first_node[s->rank], end = s->first_node[s->rank + 1];
+    const size_t first = s->first_node[s->replica], end = s->first_node[s->replica + 1];
     if (w->u->kept) return w->u->kept + k * w->u->own + at;
     if (k >= first && k < end) return node_at(s, c->param, k - first) + c->from;
     return w->u->staging + (k < first ? k : k - (end - first)) * w->u->own + at;
@@ -221,7 +222,7 @@ static int begin_unit(struct llm_share *s, struct llm_share_unit *u, struct llm_
 int llm_share_send_group(struct llm_share *s, int64_t group, struct llm_err *e)
 {
     for (size_t u = 0; u < s->n_units; u++) {
-        if (s->units[u].group == group && begin_unit(s, &s->units[u], e) < 0) return -1;
+        if (s->units[u].group == group && s->units[u].home == s->stage && begin_unit(s, &s->units[u], e) < 0) return -1;
     }
     return 0;
 }

@@ -7,11 +7,14 @@
 
 /* ---- share_cells.c ---- */
 /* Divides the parameters, which are set. */
-int llm_share_cells_init(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+int llm_share_cells_init(struct llm_share *s, const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* A run of elements of one parameter that a rank owns within a unit. */
 struct llm_share_run { size_t param, from, n; };
 /* The next run of `owner` in the unit, from entry *at of llm_share.listed on, which moves past it. False: there is none. */
 bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *u, int owner, size_t *at, struct llm_share_run *run);
+
+/* Whether rank q computes with the parameters of a unit. */
+bool llm_share_keeps(const struct llm_share *s, const struct llm_share_unit *u, int q);
 
 /* ---- share_exchange.c ---- */
 int llm_share_exchange_init(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;

@@ -17,6 +17,16 @@ bool llm_share_pools_weights(const struct llm_share *s, size_t i)
     return s->zero >= 3 && s->params[i].group < s->n_groups;
 }
 
+bool llm_share_collects(const struct llm_share *s, size_t i)
+{
+    return llm_share_pools_weights(s, i) || s->params[i].home != 0;
+}
+
+bool llm_share_scatters(const struct llm_share *s)
+{
+    return s->zero == 3 || s->pp > 1;
+}
+
 /* ---- memory ---- */
 
 /* Places the parameters of each group in its memory; returns the floats of the largest. */

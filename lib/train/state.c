@@ -8,6 +8,7 @@
 #include "model/weights/beside.h"
 #include "model/weights/lora.h"
 #include "model/weights/names.h"
+#include "train/stages.h"
 #include "train/together.h"
 #include "train/trainer.h"
 
@@ -181,8 +182,9 @@ static int append_state(const struct llm_trainer *t, struct state *s, struct llm
         const struct llm_trainable *p = &t->params[i];
         bool beside = is_beside(t, p->p);
         bool master = beside ? !t->objective->beside : p->p->weight.rounded;
-        const bool parts = llm_share_pools_weights(&t->share, i);
-        if (master && (parts ? append_collected(t, s, "master", i, -1, p->own_master, e) : append(l, "master", p->p, p->p->master, e)) < 0) return -1;
+        const bool parts = llm_share_pools_weights(&t->share, i) || t->share.pp > 1;
+        float *own = llm_share_own_master(&t->share, i);
+        if (master && (parts ? append_collected(t, s, "master", i, -1, own, e) : append(l, "master", p->p, p->p->master, e)) < 0) return -1;
         if (append_moment(t, s, p->optim->m, i, p->m, e) < 0 || append_moment(t, s, p->optim->v, i, p->v, e) < 0) return -1;
         if (p->ema && append(l, "ema", p->p, p->ema, e) < 0) return -1;
     }
@@ -205,14 +207,15 @@ static int describe_beside(struct llm_trainer *t, json_t *meta, struct llm_tenso
     return llm_beside_describe(t->model, llm_option_text(&t->o, "base"), task->params, (size_t)task->n_params, meta, l, e);
 }
 
-/* What the model, or what is trained beside it, stores. A rank other than the first needs its tensors alone, and with zero 3 only their shapes. */
+/* What the model, or what is trained beside it, stores. A rank other than the first needs its tensors alone, and where none has all weights only
+ * their shapes. */
 static int describe(struct llm_trainer *t, json_t *meta, struct llm_tensor_list *l, struct llm_err *e)
 {
     struct llm_model *m = t->model;
     if (!meta) return llm_no_memory(e, "metadata");
     if (m->lora) return llm_lora_describe(m->lora, m, meta, l, e); /* then it alone is written */
     if (t->objective->beside) return describe_beside(t, meta, l, e);
-    return t->share.rank == 0 ? llm_model_describe(m, meta, l, e) : llm_model_describe_tensors(m, t->share.zero < 3, l, e);
+    return t->share.rank == 0 ? llm_model_describe(m, meta, l, e) : llm_model_describe_tensors(m, !llm_share_scatters(&t->share), l, e);
 }
 
 /* Where a save goes: to a file of all ranks, or in parts, to an output of each. */
@@ -230,6 +233,7 @@ static int write_all(struct llm_trainer *t, const struct target *to, struct llm_
     llm_arena_trim(&t->ctx.acts);
     llm_arena_trim(&t->ctx.grads);
     llm_arena_trim(&t->ctx.store);
+    llm_stages_trim(t->stages);
     json_t *meta = json_object();
     int r = describe(t, meta, &l, e);
     if (r == 0 && as == LLM_SAVE_RUN && t->share.rank == 0) r = set_training(t, meta, e);
@@ -251,7 +255,7 @@ static int save(struct llm_trainer *t, const struct target *to, struct state *s,
     return llm_together_commit(&s->together, o, write_all(t, to, o, s, e), e);
 }
 
-/* With zero 3: weights of layers, of which rank 0 has all while it writes. Its own place for them stays in `place`. */
+/* Weights that no rank has all of: rank 0 has them while it writes. Its own place for them stays in `place`. */
 struct masters { float **place, **whole; }; /* [n_params] */
 
 static int collect_masters(struct llm_trainer *t, struct masters *k, struct llm_err *e)
@@ -260,14 +264,14 @@ static int collect_masters(struct llm_trainer *t, struct masters *k, struct llm_
     k->whole = llm_calloc(t->n_params, sizeof *k->whole, "what the ranks keep", e);
     int got = k->place && k->whole ? 0 : -1;
     for (size_t i = 0; i < t->n_params && t->share.rank == 0 && got == 0; i++) {
-        if (!llm_share_pools_weights(&t->share, i)) continue;
+        if (!llm_share_collects(&t->share, i)) continue;
         if (!(k->whole[i] = llm_alloc_huge((size_t)llm_param_count(t->params[i].p), sizeof **k->whole, "what the ranks keep", e))) got = -1;
     }
     got = llm_trainer_agree(t, got, e);
     for (size_t i = 0; i < t->n_params && got == 0; i++) {
         struct llm_param *p = t->params[i].p;
-        if (!llm_share_pools_weights(&t->share, i)) continue;
-        got = llm_share_collect(&t->share, i, t->params[i].own_master, k->whole[i], e);
+        if (!llm_share_collects(&t->share, i)) continue;
+        got = llm_share_collect(&t->share, i, llm_share_own_master(&t->share, i), k->whole[i], e);
         k->place[i] = p->master;
         if (t->share.rank == 0) p->weight.data = p->master = k->whole[i];
     }
@@ -279,7 +283,7 @@ static void discard_masters(struct llm_trainer *t, struct masters *k)
 {
     for (size_t i = 0; k->place && k->whole && i < t->n_params; i++) {
         struct llm_param *p = t->params[i].p;
-        if (k->place[i]) p->weight.data = p->master = k->place[i];
+        if (k->whole[i] && p->master == k->whole[i]) p->weight.data = p->master = k->place[i];
         free(k->whole[i]);
     }
     free(k->place);
@@ -298,7 +302,7 @@ static int save_to(struct llm_trainer *t, const struct target *to, struct llm_er
     struct masters k = {0};
     struct state s = {.together = {.share = &t->share, .model = t->model}};
     llm_comm_set_place(t->comm, "saving");
-    int got = t->share.zero == 3 ? collect_masters(t, &k, e) : 0;
+    int got = llm_share_scatters(&t->share) ? collect_masters(t, &k, e) : 0;
     if (got == 0) got = llm_trainer_agree(t, to->as == LLM_SAVE_RUN ? append_state(t, &s, e) : 0, e);
     if (got == 0) got = llm_trainer_agree(t, save(t, to, &s, e), e);
     discard_masters(t, &k);
@@ -403,11 +407,11 @@ static int read_master(struct llm_trainer *t, const char *what, size_t i, struct
 {
     const struct llm_trainable *q = &t->params[i];
     const size_t n = (size_t)llm_param_count(q->p);
-    const bool parts = llm_share_pools_weights(&t->share, i);
+    const bool parts = llm_share_pools_weights(&t->share, i) || !llm_share_has(&t->share, i);
     float *whole = parts ? llm_alloc_huge(n, sizeof *whole, "weights", e) : q->p->master;
     int got = whole ? read_tensor(t, what, q->p, whole, e) : -1;
-    if (got == 0 && t->share.zero == 3) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
-    if (got == 0 && parts && q->own_n > 0) memcpy(q->own_master, whole + q->own_from, q->own_n * sizeof *whole);
+    if (got == 0 && llm_share_scatters(&t->share)) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
+    if (got == 0 && parts && q->own_n > 0) memcpy(llm_trainable_master(q), whole + q->own_from, q->own_n * sizeof *whole);
     if (parts) free(whole);
     return got;
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "model/weights/model.h"
+#include "train/stages.h"
 #include "train/shards.h"
 #include "train/trainer_internal.h"
 
@@ -36,6 +37,7 @@ void llm_trainer_forget(struct llm_trainer *t)
     llm_task_reset(&t->task);
     for (size_t i = 0; i < t->n_params; i++) {
         struct llm_param *p = t->params[i].p;
+        if (!p->grad) continue; /* another stage has it */
         memset(p->grad, 0, (size_t)llm_param_count(p) * sizeof(float));
         if (p->grad_lookup) memset(p->grad_lookup, 0, (size_t)llm_param_count(p) * sizeof(float));
         llm_lookups_forget(p);
@@ -68,20 +70,11 @@ static void report_step(struct llm_trainer *t, double loss, double bytes, struct
     t->tokens += (uint64_t)t->rows.counted;
 }
 
-/* The rows that one gradient is of: the step's, or a replica's. */
-struct whole { int64_t first, n; double weight; };
-
-/* Adds the gradient of rows [from, from + n) of the step. 0, 1 (a signal was caught) or -1. */
-static int run_rows(struct llm_trainer *t, const struct whole *whole, int64_t from, int64_t n, struct llm_err *e)
+/* Adds the gradient of a pass. 0, 1 (a signal was caught) or -1. */
+static int run_pass(struct llm_trainer *t, const struct llm_whole *whole, const struct llm_trainer_pass *p, struct llm_err *e)
 {
-    struct llm_rows part = llm_rows_part(&t->rows, from, n);
-    t->ctx.step = (uint64_t)t->step;
-    t->ctx.first_row = from;
-    t->ctx.z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
-    t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(whole->n * t->rows.row_len);
-    if (t->objective->run(&t->ctx, &t->task, &part, 1.0 / whole->weight, t->token_loss + from * t->rows.row_len, e) < 0) {
-        return -1;
-    }
+    struct llm_rows part = llm_rows_part(&t->rows, p->first, p->end - p->first);
+    if (llm_pass_forward(t, &t->ctx, whole, p, &part, e) < 0) return -1;
     llm_backward(&t->ctx);
     if (llm_ctx_failed(&t->ctx)) {
         *e = t->ctx.err;
@@ -91,25 +84,20 @@ static int run_rows(struct llm_trainer *t, const struct whole *whole, int64_t fr
     return llm_signal_caught() ? 1 : 0;
 }
 
-/* The gradient of those rows that lie in the run of shards: each pass as far as it lies in one shard. With zero 2 and 3 a shard is one pass
- * (llm_share_check). Gradients of replicas stay where they are. */
-static int run_shards(struct llm_trainer *t, const struct whole *whole, struct llm_shard_run run, struct llm_err *e)
+/* The gradient of those rows that lie in the run of shards. Gradients of replicas stay where they are. */
+static int run_shards(struct llm_trainer *t, const struct llm_whole *whole, struct llm_shard_run run, struct llm_err *e)
 {
     const bool apart = t->outer.replicas;
-    int64_t batch = llm_trainer_pass_rows(t), row = llm_shard_first(run.first, run.n, whole->n);
-    for (int64_t shard = run.first; shard < run.end; shard++) {
-        int64_t shard_end = llm_shard_first(shard + 1, run.n, whole->n);
-        for (int64_t end; row < shard_end; row = end) {
-            end = (row / batch + 1) * batch;
-            if (end > shard_end || t->share.zero >= 2) end = shard_end;
-            if (!apart) llm_share_begin(&t->share, shard, end == shard_end);
-            int got = run_rows(t, whole, whole->first + row, end - row, e);
-            if (got) return got;
-        }
-        if (apart) llm_shard_end(t->params, t->n_params, shard, run);
-        else if (llm_share_end(&t->share, shard, e) < 0) return -1;
+    struct llm_trainer_pass p = {0};
+    int got = 0;
+    while (got == 0 && llm_pass_next(t, whole, run, &p)) {
+        if (p.end > p.first && !apart) llm_share_begin(&t->share, p.shard, p.ends_shard);
+        if (p.end > p.first) got = run_pass(t, whole, &p, e);
+        if (got || !p.ends_shard) continue;
+        if (apart) llm_shard_end(t->params, t->n_params, p.shard, run);
+        else got = llm_share_end(&t->share, p.shard, e);
     }
-    return 0;
+    return got;
 }
 
 int llm_trainer_agree(struct llm_trainer *t, int got, struct llm_err *e)
@@ -117,13 +105,21 @@ int llm_trainer_agree(struct llm_trainer *t, int got, struct llm_err *e)
     return llm_comm_agree(t->comm, got, NULL, e);
 }
 
-/* What of a step's rows a rank does without others. */
+/* With stages, what comes before all messages of a step. */
+static int take_rows(void *arg, struct llm_err *e)
+{
+    struct llm_trainer *t = arg;
+    const int got = llm_trainer_rows(t, e);
+    return got ? got : llm_stages_prepare(t, &(struct llm_whole){0, t->rows.n_rows, t->rows.weight}, e);
+}
+
+/* What of a step's rows a rank does without others; with stages, with those of its replica. */
 static int run_own(void *arg, struct llm_err *e)
 {
     struct llm_trainer *t = arg;
-    int got = llm_trainer_rows(t, e);
-    const struct whole step = {0, t->rows.n_rows, t->rows.weight};
-    if (got == 0) got = run_shards(t, &step, t->share.run, e);
+    int got = t->stages ? 0 : llm_trainer_rows(t, e);
+    const struct llm_whole step = {0, t->rows.n_rows, t->rows.weight};
+    if (got == 0) got = t->stages ? llm_stages_run(t, &step, e) : run_shards(t, &step, t->share.run, e);
     if (got == 0 && llm_fault_check_sizes(NULL) < 0) got = 1;
     return got;
 }
@@ -178,7 +174,11 @@ static int agree_on_step(struct llm_trainer *t, int got, struct llm_err *e)
 static int run_shared(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_err problem;
-    int got = llm_fault_guard(run_own, t, e);
+    int got = 0;
+    /* Stages must have the same rows before they exchange what is computed from them. */
+    if (t->stages && (got = llm_trainer_agree(t, llm_fault_guard(take_rows, t, e), e)) != 0) return got;
+    got = llm_fault_guard(run_own, t, e);
+    if (t->stages && llm_stages_finish(t, got < 0 ? &problem : e) < 0) got = -1;
     if (llm_share_finish(&t->share, got < 0 ? &problem : e) < 0) got = -1;
     if ((got = agree_on_step(t, got, e)) != 0) return got;
     const size_t row = (size_t)t->rows.row_len * sizeof *t->token_loss, state = (size_t)t->rows.state_floats * sizeof **t->carried;
@@ -201,7 +201,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     if (t->o.keep_zeros) llm_grad_keep_zeros(t->params, t->n_params);
     if (llm_share_norm(&t->share, &r->grad_norm, &bad, e) < 0) return -1;
     if (!isfinite(r->grad_norm)) {
-        if (t->share.zero == 1 && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
+        if (t->share.zero == 1 && !t->stages && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
         return llm_trainer_norm_not_finite(t, r->grad_norm, bad, e);
     }
     report_step(t, loss, bytes, r);
@@ -244,7 +244,7 @@ static int step_replica(struct llm_trainer *t, int64_t replica, double lr, struc
     const struct llm_shard_run all = {0, t->o.grad_shards, t->o.grad_shards};
     const int64_t n = t->rows.n_rows / t->outer.n, first = replica * n;
     const struct llm_rows rows = llm_rows_part(&t->rows, first, n);
-    const struct whole whole = {first, n, rows.weight > 0 ? rows.weight : 1};
+    const struct llm_whole whole = {first, n, rows.weight > 0 ? rows.weight : 1};
     const struct llm_param *bad;
     llm_outer_enter(&t->outer, replica);
     if (run_shards(t, &whole, all, e) != 0) return -1;
@@ -352,6 +352,6 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     r->comm_bytes = t->comm ? moved.bytes : NAN;
     r->comm_hidden = llm_share_hidden(&t->share);
     r->seconds = llm_now() - started;
-    r->activation_bytes = llm_ctx_peak_bytes(&t->ctx);
+    r->activation_bytes = llm_ctx_peak_bytes(&t->ctx) + llm_stages_bytes(t->stages);
     return 0;
 }

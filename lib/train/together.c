@@ -46,12 +46,12 @@ static bool next_owned(const struct llm_share *s, size_t param, size_t *at, size
     return o->n > 0;
 }
 
-/* llm_frame_team.maker: of what the ranks have in parts, the one that owns most. With zero 3 rank 0 alone has the weights of the model. */
+/* llm_frame_team.maker: of what the ranks have in parts, the one that owns most. Of weights in parts rank 0 alone has all (state.c). */
 static int maker(void *arg, const struct llm_frame_job *job)
 {
     const struct llm_together *w = arg;
     const struct llm_held *k = find(w, job->name);
-    if (!k) return w->share->zero == 3 && strncmp(job->name, LLM_NAME_TRAINING, strlen(LLM_NAME_TRAINING)) != 0 ? 0 : -1;
+    if (!k) return llm_share_scatters(w->share) && strncmp(job->name, LLM_NAME_TRAINING, strlen(LLM_NAME_TRAINING)) != 0 ? 0 : -1;
     if (k->maker >= 0) return k->maker;
     size_t at = (size_t)job->from / sizeof(float), most = 0;
     int owner = 0;

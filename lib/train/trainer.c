@@ -8,6 +8,7 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 #include "model/weights/model.h"
+#include "train/stages.h"
 #include "train/shards.h"
 #include "train/trainer_internal.h"
 
@@ -64,11 +65,6 @@ uint64_t llm_trainer_samples(const struct llm_trainer *t)
     return t->groups.n > 0 ? 1 : (uint64_t)t->rows.n_rows;
 }
 
-int64_t llm_trainer_pass_rows(const struct llm_trainer *t)
-{
-    return t->groups.n > 0 ? t->o.batch * t->o.context / t->rows.row_len : t->o.batch;
-}
-
 /* That the documents of a run with own data fill whole steps, and how often they are passed over. */
 static int place_own(struct llm_trainer *t, uint64_t documents, struct llm_err *e)
 {
@@ -114,6 +110,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     if (resolve(t, e) < 0 || llm_task_init(&t->task, t->objective, m, &t->o, &t->data, e) < 0) return -1;
     if (llm_train_options_check(&t->o, e) < 0) return -1;
     if (llm_shard_check(&t->o, llm_objective_by_pass(t->objective, &m->config), e) < 0) return -1;
+    if (t->comm && llm_layout_stages(&t->layout) > 1 && llm_stages_check(t->objective, m->lora, &t->layout, e) < 0) return -1;
     if (llm_config_is_limited(&m->config) && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
                         (long long)m->config.max_position_embeddings, (long long)t->o.context);
@@ -144,6 +141,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->ctx.stored = (enum llm_stored)t->o.activations;
     t->ctx.stored_share = t->o.activations_share;
     t->ctx.stored_rank = t->o.activations_rank;
+    if (t->share.pp > 1 && !(t->stages = llm_stages_create(t, e))) return -1;
     if (t->comm) {
         t->ctx.between = &t->share.between;
         t->eval_ctx.between = &t->share.eval_between;
@@ -153,6 +151,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
 
 void llm_trainer_release(struct llm_trainer *t)
 {
+    llm_stages_destroy(t->stages);
     llm_share_forget_places(&t->share);
     llm_outer_release(&t->outer);
     for (size_t i = 0; i < t->n_params; i++) {
@@ -236,11 +235,12 @@ int llm_trainer_update_hash(struct llm_trainer *t, struct llm_err *e)
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_param *p = t->params[i].p;
         const size_t bytes = (size_t)llm_param_count(p) * sizeof(float);
-        const bool parts = llm_share_pools_weights(&t->share, i);
+        const bool parts = llm_share_collects(&t->share, i);
+        const float *own = llm_share_own_master(&t->share, i);
         float *whole = parts && t->share.rank == 0 ? llm_alloc_huge(bytes, 1, "weights", e) : NULL;
         int got = parts && t->share.rank == 0 && !whole ? -1 : 0;
-        if (parts && (got = llm_comm_agree(t->comm, got, NULL, e)) == 0) got = llm_share_collect(&t->share, i, t->params[i].own_master, whole, e);
-        if (got == 0 && (whole || !parts)) t->hashes[i] = llm_xxh64(whole ? whole : p->master, bytes, 0);
+        if (parts && (got = llm_comm_agree(t->comm, got, NULL, e)) == 0) got = llm_share_collect(&t->share, i, own, whole, e);
+        if (got == 0 && (whole || (!parts && p->master))) t->hashes[i] = llm_xxh64(whole ? whole : p->master, bytes, 0);
         free(whole);
         if (got < 0) return -1;
     }

@@ -17,6 +17,7 @@ struct llm_trainer {
     struct llm_comm *comm;             /* borrowed; set before llm_trainer_init. NULL: one rank */
     struct llm_layout layout;          /* as comm */
     struct llm_share share;            /* what this rank does */
+    struct llm_stages *stages;     /* owned; NULL: the rank runs all layers */
     struct llm_outer outer;            /* replicas that are trained apart */
     uint64_t *hashes;                  /* [n_hashes] of masters, as they were when they were last whole, or of replicas; NULL: masters always are */
     size_t n_hashes;
@@ -96,8 +97,8 @@ void llm_trainer_forget(struct llm_trainer *t);
  * after o->epochs passes. 0 or -1. */
 int llm_trainer_renew(struct llm_trainer *t, struct llm_records *records, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_trainer_has_val(const struct llm_trainer *t);
-/* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. With zero 3 the ranks
- * agree before each pass, and t->eval_agreed says that they have agreed on a result other than 0. */
+/* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. With zero 3 and with
+ * stages the ranks agree before each pass, and t->eval_agreed says that they have agreed on a result other than 0. */
 int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e) LLM_MUST_CHECK;
 /* XXH64 of all weights (masters), so that two runs can be compared as they go. Of several ranks that keep them in parts: as of the last
  * llm_trainer_update_hash. */

@@ -1,4 +1,4 @@
-/* What the files of a trainer share: trainer.c (its life), source.c (rows), step.c, eval.c, not_finite.c. */
+/* What the files of a trainer share: trainer.c (its life), source.c (rows), pass.c, step.c, eval.c, not_finite.c. */
 #ifndef LLM_TRAIN_TRAINER_INTERNAL_H
 #define LLM_TRAIN_TRAINER_INTERNAL_H
 
@@ -16,6 +16,18 @@ int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64
 /* Runs the objective over all training documents, without a gradient, so that what it checks of them is checked before any of them changes the
  * weights. 0, 1 (a signal was caught) or -1. */
 int llm_trainer_survey(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- pass.c ---- */
+/* The rows that one gradient is of: the step's, or a replica's. */
+struct llm_whole { int64_t first, n; double weight; };
+/* Rows [first, end) of the step, of one shard; none if the shard has no rows. Zeroed: before the first pass. */
+struct llm_trainer_pass { int64_t shard, first, end; bool ends_shard; };
+/* The next pass over the run's shards, each pass as far as it lies in one shard. With zero 2 and 3 a shard is one pass (llm_share_check). False:
+ * there is none. */
+bool llm_pass_next(const struct llm_trainer *t, const struct llm_whole *whole, struct llm_shard_run run, struct llm_trainer_pass *p);
+/* Runs the objective over the pass's rows, which llm_rows_part has cut and which must live until the backward pass. 0 or -1. */
+int llm_pass_forward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_whole *whole, const struct llm_trainer_pass *p,
+                     const struct llm_rows *rows, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- step.c ---- */
 /* Adds the losses of targets [n_rows, row_len], times their weights, to *sum one by one in the order of tokens, so that the sum does not depend on

@@ -15,7 +15,7 @@ setup() {
 block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
 
 @test "the page has the commands that are run here; the plan of a rank" {
-    assert_equal "${#blocks[@]}" 10
+    assert_equal "${#blocks[@]}" 11
     block 0
     assert_line --regexp '^ranks	4$'
 }
@@ -27,8 +27,10 @@ block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
     assert_equal "$(jq -s 'map(.ranks) == [2, 2, 2]' log.jsonl)" true
     block 2
     block 3
-    llm-infer -q -m apart.llm -n 1 a
+    llm-infer -q -m cut.llm -n 1 a
     block 4
+    llm-infer -q -m apart.llm -n 1 a
+    block 5
     mkdir stand-ins
     printf '#!/bin/bash\n[[ $1 == --mpi=pmix ]] || exit 9\nshift\nexec mpirun --oversubscribe -n 2 "$@"\n' > stand-ins/srun
     printf '#!/bin/bash\necho "$*" > told\n' > stand-ins/scontrol
@@ -52,7 +54,7 @@ block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
     sed -i "s/(--resume run.llm)/(--resume run.llm -n $((i + 2)))/" train.sbatch
     PATH="$PWD/stand-ins:$PATH" SLURM_JOB_ID=7 bash train.sbatch 2> err
     assert_equal "$(tail -n 1 run.jsonl | jq .step)" $((i + 2))
-    block 5
+    block 6
     mkdir memory # in the place of /dev/shm, which not every system has
     sed -i "s|/dev/shm|$PWD/memory|" train.sh
     llm-train -q --resume kept.llm -n 1000000 --snapshot memory --snapshot-every 5 --log kept.jsonl &
@@ -69,14 +71,14 @@ block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
 
 @test "arrays; batch inference in parts is one run's answers; texts in parts are one text's tokens" {
     need_tool parallel
-    block 6
-    llm-train -q -c nano -T tok.json -n 2 -l 32 -o model.llm corpus.tok
     block 7
+    llm-train -q -c nano -T tok.json -n 2 -l 32 -o model.llm corpus.tok
+    block 8
     llm-infer -m model.llm -n 4 --no-timings --jsonl prompts.jsonl > whole
     diff <(jq -c '[.id, .text]' whole) <(jq -c '[.id, .text]' answers.jsonl)
     cp answers-2.jsonl before
-    block 8
-    cmp before answers-2.jsonl
     block 9
+    cmp before answers-2.jsonl
+    block 10
     [[ $(llm-tokenize decode -T tok.json all.tok | sha256sum) == "$(llm-tokenize decode -T tok.json corpus.tok | sha256sum)" ]]
 }

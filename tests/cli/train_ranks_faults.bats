@@ -82,6 +82,29 @@ goes_on() {
     done
 }
 
+@test "stages: a signal at any rank, kill -9, data that shrink at one rank: as without stages" {
+    local steps
+    gpt+=(--accumulate 2)
+    begin 4 --shard dp=2,pp=2
+    kill -TERM "${pids[3]}"
+    ends 143 30
+    steps=$(($(tail -n 1 log | jq .step) + 2))
+    goes_on 2
+    begin 2 --save-every 2 --shard pp=2
+    kill -9 "${pids[0]}"
+    ends 137 20
+    steps=$(($(tail -n 1 log | jq .step) + 2))
+    rm log
+    goes_on 1
+    gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
+    cp "$F/data.tok" data.tok
+    cp "$F/data.tok" mine.tok
+    rm -f run.llm log
+    RANK1='s|^data.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard pp=2 2> job.err &
+    data_shrink
+    goes_on 2
+}
+
 @test "kill -9 of any rank ends the job within seconds; what was saved goes on" {
     local rank steps
     for rank in 0 1; do
@@ -105,6 +128,10 @@ goes_on() {
     ends 1 30 # the third may wait for the second where the first waits for the third
     [[ $(head -n 1 job.err) =~ ^"llm-train: rank "[12]" ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 1 s for it (step "[0-9]+")"$ ]] \
         || fail "found: $(< job.err)"
+    begin 2 --rank-timeout 1 --shard pp=2
+    kill -STOP "${pids[1]}"
+    ends 1 30
+    [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 1 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
     begin 2 --rank-timeout 1
     kill -STOP "${pids[0]}"
     ends 1 30
@@ -120,14 +147,18 @@ goes_on() {
     goes_on 3
 }
 
-@test "ZeRO 3: one rank's validation data shrinks: the others do not wait for it; the run is saved" {
+@test "ZeRO 3 and stages: one rank's validation data shrinks: the others do not wait for it; the run is saved" {
+    local layout
     sentences 4000 > val # of which an evaluation takes longer than a step
     llm-tokenize encode -q -T "$F/tok.json" -o val.tok val
-    cp val.tok mine.tok
     gpt+=(--set n_layer=4) # more than memory is there for, so that every pass needs messages
-    RANK1='s|^val.tok|mine.tok|' ranks 3 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --val val.tok --eval-every 1 --shard zero=3 2> job.err &
-    data_shrink
-    ranks 2 llm-train -q -j 1 --resume run.llm -n "$steps"
-    "${gpt[@]}" -n "$steps" -o straight.llm --val val.tok --eval-every 1
-    cmp straight.llm run.llm
+    for layout in zero=3 pp=3; do
+        cp val.tok mine.tok
+        rm -f run.llm log
+        RANK1='s|^val.tok|mine.tok|' ranks 3 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --val val.tok --eval-every 1 --shard $layout 2> job.err &
+        data_shrink
+        ranks 2 llm-train -q -j 1 --resume run.llm -n "$steps"
+        "${gpt[@]}" -n "$steps" -o straight.llm --val val.tok --eval-every 1
+        cmp straight.llm run.llm
+    done
 }

@@ -36,6 +36,11 @@ struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, con
     return &c->nothing;
 }
 
+bool llm_model_is_cut_off(const struct llm_ctx *c, const struct llm_model *m)
+{
+    return c->cut && c->cut->model == m && !c->cut->last;
+}
+
 struct llm_tensor *llm_model_encode(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b)
 {
     if (m->config.num_encoder_layers == 0) return llm_model_forward(c, m, b);

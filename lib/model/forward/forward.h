@@ -40,8 +40,10 @@ void llm_model_put_picture(const struct llm_config *f, const struct llm_batch *b
  * from a batch of them. tower: the tower has a backward pass too, not only the projector. */
 struct llm_tensor *llm_model_crop_embeddings(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *pictures, int64_t n, bool tower);
 
-/* Final hidden states [n_tokens, hidden] after the last norm. */
+/* Final hidden states [n_tokens, hidden] after the last norm; of a stage of a pipeline that is not the last: the output of its last layer. */
 struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
+/* Whether llm_model_forward in this context ends before the model's last layer (llm_ctx.cut), so that its result has no head. */
+bool llm_model_is_cut_off(const struct llm_ctx *c, const struct llm_model *m);
 /* Final hidden states [n_tokens, hidden] of an encoder, or of the encoder of an encoder-decoder. */
 struct llm_tensor *llm_model_encode(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 /* Stores the keys and values of cross-attention that an encoder-decoder's layers compute from encoded tokens `hidden` [n, hidden], in one cache per

@@ -35,6 +35,12 @@ static bool is_watched_between(const struct llm_ctx *c, const struct run *r)
     return c->between && c->between->model == r->model && r->site.stack == LLM_STACK_MAIN;
 }
 
+/* The cut of the run's stack; NULL: all of it runs here. */
+static struct llm_stage *cut_of(const struct llm_ctx *c, const struct run *r)
+{
+    return c->cut && c->cut->model == r->model && r->site.stack == LLM_STACK_MAIN ? c->cut : NULL;
+}
+
 /* ---- a layer ---- */
 
 static struct llm_tensor *norm(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
@@ -246,12 +252,14 @@ static struct llm_first_values *first_values(struct llm_ctx *c, const struct run
     return first;
 }
 
-/* All layers of one stack, and the norm after them. */
+/* All layers of one stack that run here, and the norm after them. */
 static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole)
 {
     const struct llm_config *f = whole->config;
     const struct llm_batch *b = &whole->batch;
     const struct llm_stack *s = whole->stack;
+    struct llm_stage *cut = cut_of(c, whole);
+    const int64_t begin = cut ? cut->first : 0, end = cut ? cut->end : s->n_run;
     bool keep = c->tape && b->checkpoint_every <= 0;
     bool recompute = c->tape && !keep;
     const bool whole_tensors = keep && c->stored == LLM_STORED_F32; /* what a layer made can be read by later blocks */
@@ -262,9 +270,9 @@ static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole)
     if (llm_ctx_failed(c)) return &c->nothing;
     size_t mark = llm_arena_mark(&c->acts);
     if (c->tape && is_watched_between(c, whole)) c->between->recorded++;
-    struct llm_tensor *x = input(c, whole);
-    for (int64_t l = 0, n; l < s->n_run; l += n) {
-        n = s->n_run - l < every ? s->n_run - l : every;
+    struct llm_tensor *x = begin > 0 ? cut->input(cut, c, b->n_tokens, f->hidden_size) : input(c, whole);
+    for (int64_t l = begin, n; l < end; l += n) {
+        n = end - l < every ? end - l : every;
         runs[l] = *whole;
         runs[l].first_values = first;
         runs[l].first = l;
@@ -272,6 +280,10 @@ static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole)
         c->boundary = c->tape && is_watched_between(c, whole) ? l + 1 : 0;
         if (c->tape) x = llm_run_block(c, layers, &runs[l], x, keep);
         else x = llm_keep_only(c, mark, layers(c, &runs[l], x)); /* one hidden state at a time */
+    }
+    if (cut && !cut->last) {
+        cut->output(cut, c, x);
+        return x;
     }
     c->boundary = c->tape && is_watched_between(c, whole) ? s->n_layers + 1 : 0;
     const bool normed = !s->projector[0].w || whole->model->config.projector.shuffle > 0; /* LLaVA projects states before the norm */

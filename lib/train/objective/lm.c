@@ -75,6 +75,10 @@ int llm_objective_run_next(struct llm_ctx *c, struct llm_task *t, const struct l
     struct llm_model *m = t->model;
     struct llm_batch b;
     struct llm_tensor *hidden = llm_task_hidden(c, t, m, rows, &b);
+    if (llm_model_is_cut_off(c, m)) {
+        *e = c->err;
+        return llm_ctx_failed(c) ? -1 : 0;
+    }
     struct llm_cross_entropy loss = llm_task_loss(t, rows, grad_scale, token_loss);
     loss.logits = llm_model_watched_logits(c, b.n_tokens);
     llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
