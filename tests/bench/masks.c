@@ -4,7 +4,8 @@
  *   make build/libllm.a && cc -O2 -D_GNU_SOURCE -Ilib -o build/masks tests/bench/masks.c build/libllm.a \
  *       -lzstd -ljansson -lxxhash -lnettle -lpcre2-8 -lutf8proc -lm -lpthread && build/masks TOKENIZER SCHEMAS.jsonl
  *
- * Every mask is the whole one; llm-infer itself tries the most likely token first. Prints microseconds: mean, median, 99th of a hundred, and the largest. */
+ * Every mask is the whole one; llm-infer itself tries the most likely token first. Prints microseconds: mean, median, 99th of a hundred, and the
+ * largest. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 /* Attention of new tokens over a KV cache: prefill in one call or several, decoding, and sequences of any lengths in one call. It walks over tiles as
- * llm_attention does, so a token's row has the bits that it has there. */
+ * llm_attention does, so a token's row has the bits that it has there.
+ *
+ * Sequences that decode beside each other may share pages of their beginnings. Each shared tile is then packed once for the queries of all of them, and
+ * each goes on alone from the running softmax that it has after these tiles. */
 #include "tensor/op/attention_internal.h"
 
 #include <stdatomic.h>
@@ -10,7 +13,12 @@
 
 #define FEW 16 /* a run of at most this many new tokens is divided along the keys too, so that a long context keeps all threads busy */
 
+#define LEAST_SHARED 2 /* tiles: fewer are not worth copies of the states */
+#define SHARED_ROWS 128 /* the maximum of query rows that share a tile: a group of sequences with more is divided */
+
 struct piece { int64_t seq, from, n, chunk; float *states; }; /* chunk: the chunk of keys that it processes, whose states are kept; -1: all chunks */
+/* Sequences [seq, seq + n_seqs) of `tokens` tokens in all, whose rows follow each other: their first `tiles` tiles are the same. */
+struct group { int64_t seq, n_seqs, tokens, tiles; };
 struct cached {
     const struct attn_op *op;
     const struct llm_kv_seq *seqs;
@@ -18,6 +26,10 @@ struct cached {
     const struct piece *pieces;
     int64_t n_pieces;
     const int64_t *store_seq, *store_from; /* runs of new tokens to be stored */
+    struct group *groups;
+    int64_t n_groups, group_chunks; /* group_chunks: the most chunks that the tiles of a group lie in */
+    int64_t *shared;             /* [n_seqs] tiles that its group processes; 0: it is in none */
+    float **states;              /* [n_seqs] of sequences in groups: as piece.states */
     atomic_bool no_memory;
 };
 
@@ -56,6 +68,50 @@ static struct attn_job job_of(const struct cached *f, const struct piece *p, int
     return j;
 }
 
+/* How many of the first tiles, at most `max`, are the same pages. */
+static int64_t same_tiles(const struct llm_kv_view *x, const struct llm_kv_view *y, int64_t max)
+{
+    int64_t n = 0;
+    if (x->k_type != y->k_type || x->v_type != y->v_type || !x->v != !y->v) return 0;
+    while (n < max && x->k[n] == y->k[n] && (!x->v || x->v[n] == y->v[n])) n++;
+    return n;
+}
+
+/* Tiles that all of the sequence's tokens see as a whole; 0 if it takes no part in groups. */
+static int64_t seen_tiles(const struct llm_kv_seq *s)
+{
+    return s->n > 0 && s->n <= FEW && s->prefix == 0 && s->n_keys == 0 ? s->pos / ATTN_TILE : 0;
+}
+
+/* Finds groups of sequences that follow each other. Masks and biases that depend on the query's position exclude them. */
+static void find_groups(struct llm_ctx *c, struct cached *f)
+{
+    const struct llm_attn *a = &f->op->a;
+    const int64_t most = SHARED_ROWS * a->n_kv_heads / a->n_heads;
+    f->groups = llm_op_alloc(c, f->n_seqs, sizeof *f->groups);
+    f->shared = llm_op_alloc(c, f->n_seqs, sizeof *f->shared);
+    f->states = llm_op_alloc(c, f->n_seqs, sizeof *f->states);
+    if (llm_ctx_failed(c)) return;
+    memset(f->shared, 0, (size_t)f->n_seqs * sizeof *f->shared);
+    if (!a->causal || a->window || a->chunk || a->prefix || f->op->bias) return;
+    for (int64_t s = 0, end; s < f->n_seqs; s = end) {
+        struct group g = {.seq = s, .n_seqs = 1, .tokens = f->seqs[s].n, .tiles = seen_tiles(&f->seqs[s])};
+        for (end = s + 1; end < f->n_seqs && g.tiles >= LEAST_SHARED; end++) {
+            const struct llm_kv_seq *x = &f->seqs[end], *before = x - 1;
+            if (x->first != before->first + before->n || g.tokens + x->n > most) break;
+            int64_t tiles = same_tiles(&f->seqs[s].view, &x->view, attn_min(g.tiles, seen_tiles(x)));
+            if (tiles < LEAST_SHARED) break;
+            g.tiles = tiles;
+            g.tokens += x->n;
+            g.n_seqs++;
+        }
+        if (g.n_seqs == 1) continue;
+        f->groups[f->n_groups++] = g;
+        f->group_chunks = attn_max(f->group_chunks, attn_blocks(g.tiles * ATTN_TILE, ATTN_CHUNK));
+        for (int64_t i = s; i < end; i++) f->shared[i] = g.tiles;
+    }
+}
+
 static float *state_memory(const struct attn_job *j, const struct piece *p, int64_t chunk)
 {
     int64_t chunks = attn_job_end_chunk(j), kv_head = j->head / j->n_rep;
@@ -76,7 +132,40 @@ static void attend_piece(void *arg, size_t i, int thread)
         atomic_store(&f->no_memory, true);
         return;
     }
-    attn_chunk(&j, p->chunk, attn_state_in(state_memory(&j, p, p->chunk), attn_job_rows(&j)), space);
+    const int64_t tiles = ATTN_CHUNK / ATTN_TILE, to = (p->chunk + 1) * tiles, from = attn_max(p->chunk * tiles, f->shared[p->seq]);
+    if (from < to) attn_tiles(&j, from, to, attn_state_in(state_memory(&j, p, p->chunk), attn_job_rows(&j)), space);
+}
+
+/* One chunk of the tiles that a group shares: its sequences' queries are the rows of one job, and get their parts of its state. */
+static void share_piece(void *arg, size_t i, int thread)
+{
+    struct cached *f = arg;
+    const struct group *g = &f->groups[(int64_t)i / f->op->a.n_kv_heads / f->group_chunks];
+    const int64_t chunk = (int64_t)i / f->op->a.n_kv_heads % f->group_chunks, kv_head = (int64_t)i % f->op->a.n_kv_heads;
+    const int64_t tiles = ATTN_CHUNK / ATTN_TILE, from = chunk * tiles, to = attn_min(from + tiles, g->tiles);
+    if (from >= to) return;
+    const struct piece all = {.seq = g->seq, .n = g->tokens};
+    struct attn_job j = job_of(f, &all, kv_head);
+    j.keys.n = j.pos = g->tiles * ATTN_TILE; /* every row sees all of these keys */
+    const int64_t rows = attn_job_rows(&j), dv = attn_padded(f->op->a.d_v);
+    const size_t floats = (size_t)attn_state_floats(rows, f->op->a.d_v);
+    float *memory = llm_scratch(thread, floats * sizeof *memory + attn_space_bytes(&j));
+    if (!memory) {
+        atomic_store(&f->no_memory, true);
+        return;
+    }
+    struct attn_state state = attn_state_in(memory, rows);
+    attn_tiles(&j, from, to, state, memory + floats);
+    for (int64_t s = g->seq, row = 0; s < g->seq + g->n_seqs; s++) {
+        const struct piece own = {.seq = s, .n = f->seqs[s].n, .states = f->states[s]};
+        struct attn_job of = job_of(f, &own, kv_head);
+        const int64_t n = attn_job_rows(&of);
+        struct attn_state to_state = attn_state_in(state_memory(&of, &own, chunk), n);
+        memcpy(to_state.m, state.m + row, (size_t)n * sizeof *state.m);
+        memcpy(to_state.l, state.l + row, (size_t)n * sizeof *state.l);
+        memcpy(to_state.o, state.o + row * dv, (size_t)(n * dv) * sizeof *state.o);
+        row += n;
+    }
 }
 
 /* Merges the chunks of a run that was divided along the keys. Item i does so if it is the first of its run. */
@@ -105,8 +194,9 @@ static int64_t cut(const struct cached *f, struct piece *pieces, float *states, 
         int64_t tokens = f->seqs[s].n;
         struct piece p = {.seq = s, .n = tokens, .chunk = -1};
         struct attn_job j = tokens > 0 ? job_of(f, &p, 0) : (struct attn_job){0};
-        if (tokens > 0 && tokens <= FEW && attn_job_end_chunk(&j) - attn_job_first_chunk(&j) > 1) {
-            p.states = states ? states + *n_floats : NULL;
+        const bool divided = tokens > 0 && tokens <= FEW && attn_job_end_chunk(&j) - attn_job_first_chunk(&j) > 1;
+        if (divided || f->shared[s] > 0) {
+            f->states[s] = p.states = states ? states + *n_floats : NULL;
             for (p.chunk = attn_job_first_chunk(&j); p.chunk < attn_job_end_chunk(&j); p.chunk++, n++)
                 if (pieces) pieces[n] = p;
             *n_floats += a->n_kv_heads * attn_job_end_chunk(&j) * attn_state_floats(attn_job_rows(&j), a->d_v);
@@ -140,12 +230,15 @@ static void run_store(struct llm_ctx *c, struct cached *f)
 static void run_attend(struct llm_ctx *c, struct cached *f)
 {
     int64_t n_floats;
+    find_groups(c, f);
+    if (llm_ctx_failed(c)) return;
     f->n_pieces = cut(f, NULL, NULL, &n_floats);
     struct piece *pieces = llm_op_alloc(c, f->n_pieces, sizeof *pieces);
     float *states = llm_op_alloc(c, n_floats, sizeof *states);
     if (llm_ctx_failed(c)) return;
     cut(f, pieces, states, &n_floats);
     f->pieces = pieces;
+    if (f->n_groups > 0) llm_parallel((size_t)(f->n_groups * f->group_chunks * f->op->a.n_kv_heads), share_piece, f);
     llm_parallel((size_t)(f->n_pieces * f->op->a.n_kv_heads), attend_piece, f);
     if (n_floats) llm_parallel((size_t)(f->n_pieces * f->op->a.n_kv_heads), merge_piece, f);
     if (atomic_load(&f->no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in attention");

@@ -118,6 +118,8 @@ struct attn_state attn_state_in(float *memory, int64_t rows);
 size_t attn_space_bytes(const struct attn_job *j);
 /* Fills `state` from the keys of one chunk alone. `space`: attn_space_bytes of work space. */
 void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state, void *space);
+/* Processes the tiles [from, to), which lie in one chunk. If they begin with the chunk, `state` begins anew; else it goes on. */
+void attn_tiles(const struct attn_job *j, int64_t from, int64_t to, struct attn_state state, void *space);
 /* Merges the state of the next chunk into `all`, the state of the chunks before it. */
 void attn_state_merge(const struct attn_job *j, struct attn_state all, struct attn_state next);
 /* Adds the sinks, divides by l, and writes j->out, stats and lse. */

@@ -251,7 +251,7 @@ static void attend_stored(const struct attn_job *j, const struct attn_space *w, 
     j->math->values_of[view->v ? view->v_type : view->k_type](x.o, x.ldo, w->p, run.n, tile.v, tile.ldv, attn_min(have, x.keys), a->d_v);
 }
 
-void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state, void *space)
+void attn_tiles(const struct attn_job *j, int64_t from, int64_t to, struct attn_state state, void *space)
 {
     const struct llm_attn *a = j->a;
     struct attn_space w;
@@ -259,15 +259,16 @@ void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state
     int64_t rows = attn_job_rows(j), units = llm_attn_units(j->math, a->d_k);
     for (int64_t g = 0; g < j->n_rep; g++)
         j->math->pack_a(w.q + g * units, j->n_rep * units, j->q + g * a->d_k, j->ldq, j->n_queries, a->d_k);
-    for (int64_t r = 0; r < rows; r++) {
+    const bool anew = from % (ATTN_CHUNK / ATTN_TILE) == 0;
+    for (int64_t r = 0; anew && r < rows; r++) {
         state.m[r] = -INFINITY;
         state.l[r] = 0;
     }
-    memset(state.o, 0, (size_t)(rows * attn_padded(a->d_v)) * sizeof(float));
-    int64_t end = attn_min(j->keys.n, (chunk + 1) * ATTN_CHUNK);
+    if (anew) memset(state.o, 0, (size_t)(rows * attn_padded(a->d_v)) * sizeof(float));
+    int64_t end = attn_min(j->keys.n, to * ATTN_TILE);
     const bool few = has_few_rows(j);
     j->math->begin();
-    for (int64_t at = chunk * ATTN_CHUNK; at < end; at += ATTN_TILE) {
+    for (int64_t at = from * ATTN_TILE; at < end; at += ATTN_TILE) {
         if (!attn_tile_seen(a, j->prefix, at, j->pos, j->pos + j->n_queries - 1, j->keys.n)) continue;
         if (few) {
             attend_stored(j, &w, at / ATTN_TILE, state);
@@ -277,6 +278,12 @@ void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state
         }
     }
     j->math->end();
+}
+
+void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state, void *space)
+{
+    const int64_t tiles = ATTN_CHUNK / ATTN_TILE;
+    attn_tiles(j, chunk * tiles, (chunk + 1) * tiles, state, space);
 }
 
 void attn_state_merge(const struct attn_job *j, struct attn_state all, struct attn_state next)

@@ -181,6 +181,79 @@ static void same_bits(void **state)
     }
 }
 
+/* Sequences that share tiles, in one call, have the bits that each has alone. `length`: tokens in the cache before the call. */
+static void check_shared(const struct attn_case *what, enum llm_compute compute, enum llm_dtype type, int64_t length)
+{
+    enum { SEQS = 6, OWN = 2 };
+    struct fixture f;
+    fixture_open(&f, what, compute);
+    const struct llm_attn *a = &f.a;
+    int64_t wq = a->n_heads * a->d_k, wk = a->n_kv_heads * a->d_k, wv = a->n_kv_heads * a->d_v, wo = a->n_heads * a->d_v, all[4096], n = 0;
+    const size_t k = llm_dtype_bytes(type, (uint64_t)(LLM_KV_TILE * wk)), v = llm_dtype_bytes(type, (uint64_t)(LLM_KV_TILE * wv));
+    struct cache base = cache_make(a, length + OWN * LLM_KV_TILE, type, type), caches[SEQS];
+    struct llm_kv_seq seqs[SEQS], begin = {.n = length, .view = base.view};
+    for (int64_t i = 0; i < length; i++) all[i] = i;
+    size_t mark = llm_arena_mark(&f.c.acts);
+    llm_attention_cached(&f.c, rows(&f, f.p.q, wq, all, length), rows(&f, f.p.k, wk, all, length), rows(&f, f.p.v, wv, all, length), a, &begin, 1);
+    llm_arena_pop(&f.c.acts, mark);
+    for (int64_t s = 0; s < SEQS; s++) { /* the last has one shared tile fewer than the others */
+        int64_t own = length / LLM_KV_TILE - (s == SEQS - 1);
+        caches[s] = cache_make(a, length + OWN * LLM_KV_TILE, type, type);
+        for (int64_t t = 0; t < caches[s].tiles; t++) {
+            memcpy(caches[s].k[t], base.k[t], k);
+            memcpy(caches[s].v[t], base.v[t], v);
+            if (t >= own) continue;
+            free(caches[s].k[t]);
+            free(caches[s].v[t]);
+            caches[s].k[t] = base.k[t];
+            caches[s].v[t] = base.v[t];
+        }
+        seqs[s] = (struct llm_kv_seq){.first = n, .n = 1 + s % 3, .pos = length, .view = caches[s].view};
+        for (int64_t i = 0; i < seqs[s].n; i++, n++) all[n] = (n * 37 + 5) % f.p.row_len; /* any tokens */
+    }
+    float *want = malloc((size_t)(n * wo) * sizeof *want);
+    for (int64_t s = 0; s < SEQS; s++) {
+        struct llm_kv_seq alone = seqs[s];
+        const int64_t *tokens = all + alone.first;
+        alone.first = 0;
+        struct llm_tensor *y = llm_attention_cached(&f.c, rows(&f, f.p.q, wq, tokens, alone.n), rows(&f, f.p.k, wk, tokens, alone.n),
+                                                    rows(&f, f.p.v, wv, tokens, alone.n), a, &alone, 1);
+        memcpy(want + seqs[s].first * wo, y->data, (size_t)(alone.n * wo) * sizeof *want);
+    }
+    struct llm_tensor *y = llm_attention_cached(&f.c, rows(&f, f.p.q, wq, all, n), rows(&f, f.p.k, wk, all, n), rows(&f, f.p.v, wv, all, n), a, seqs,
+                                                SEQS);
+    if (llm_ctx_failed(&f.c)) fail_msg("%s", f.c.err.text);
+    assert_memory_not_equal(want, want + wo, (size_t)wo * sizeof *want);
+    if (memcmp(want, y->data, (size_t)(n * wo) * sizeof *want) != 0)
+        fail_msg("%s, %s, %s, compute %d: expected the bits of sequences alone", llm_isa_name(), what->name, llm_dtypes[type].name, (int)compute);
+    for (int64_t s = 0; s < SEQS; s++) {
+        for (int64_t t = 0; t < caches[s].tiles; t++) {
+            if (caches[s].k[t] == base.k[t]) caches[s].k[t] = caches[s].v[t] = NULL;
+        }
+        cache_release(&caches[s]);
+    }
+    cache_release(&base);
+    free(want);
+    fixture_close(&f);
+}
+
+static void shared_tiles(void **state)
+{
+    (void)state;
+    for (const struct llm_isa *isa = llm_isas; isa->name; isa++) {
+        if (!isa->usable()) continue;
+        isa->fill(&llm_k);
+        llm_k.isa = isa->name;
+        for (int i = 0; i < n_cached_cases; i++) {
+            const int64_t length = cached_cases[i].row_len > 1000 ? 1300 : 130;
+            if (strcmp(isa->name, "scalar") == 0 && length > 1000) continue;
+            check_shared(&cached_cases[i], LLM_COMPUTE_F32, LLM_F32, length);
+            check_shared(&cached_cases[i], LLM_COMPUTE_BF16, LLM_BF16, length);
+            check_shared(&cached_cases[i], LLM_COMPUTE_BF16, LLM_Q8_0, length);
+        }
+    }
+}
+
 /* Other cache types: close to the formula, and the same bits for every split and number of threads. */
 static void cache_types(void **state)
 {
@@ -272,6 +345,6 @@ static int start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(cache_types), cmocka_unit_test(refusals), cmocka_unit_test(kept_queries),
-                                       cmocka_unit_test(same_bits)};
+                                       cmocka_unit_test(shared_tiles), cmocka_unit_test(same_bits)};
     return cmocka_run_group_tests(tests, start, NULL);
 }
