@@ -1,8 +1,8 @@
 /* Attention of new tokens over a KV cache: prefill in one call or several, decoding, and sequences of any lengths in one call. It walks over tiles as
  * llm_attention does, so a token's row has the bits that it has there.
  *
- * Sequences that decode beside each other may share pages of their beginnings. Each shared tile is then packed once for the queries of all of them, and
- * each goes on alone from the running softmax that it has after these tiles. */
+ * Sequences that decode beside each other may share pages of their beginnings. Each shared tile is then packed once for the queries of all of them,
+ * and each goes on alone from the running softmax that it has after these tiles. */
 #include "tensor/op/attention_internal.h"
 
 #include <stdatomic.h>
