@@ -12,7 +12,7 @@
 
 struct args {
     struct llm_common common;
-    const char *model, *base, *base_logits, *tokenizer;
+    const char *model, *base, *base_logits, *against, *tokenizer;
     int64_t context, stride, batch, max;
     const char *cache;
     int convention, precision, cross_document, entropy, logits;
@@ -25,6 +25,8 @@ static const struct llm_opt options[] = {
     {0, "base", "MODEL", "compare with the predictions of this model instead: KL, changes of probabilities, with intervals",
      LLM_INPUT, AT(base), 0, 0, NULL},
     {0, "base-logits", "FILE", "as --base, with the logits that --logits wrote of the base", LLM_INPUT, AT(base_logits), 0, 0, NULL},
+    {0, "against", "MODEL", "with --base or --base-logits: also the KL of MODEL, and the ratio of the two KLs with a paired interval", LLM_INPUT,
+     AT(against), 0, 0, NULL},
     {0, "logits", NULL, "write the logits after each token for --base-logits, instead of the table", LLM_FLAG, AT(logits), 0, 0, NULL},
     {'T', "tokenizer", "TOK", "encode text with this tokenizer [the model's]", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {'c', "context", "N", "tokens in a window of context [the model's maximum; llama.cpp: 512]", LLM_INT, AT(context), 2, 1 << 24, NULL},
@@ -48,6 +50,7 @@ const struct llm_cli bench_quality_cli = {
                 "llm-bench quality -m model.llm -c 128 corpus.tok\n"
                 "llm-bench quality -m model.gguf --convention llama.cpp wiki.test.raw\n"
                 "llm-bench quality -m q4.gguf --base model.llm held-out.txt\n"
+                "llm-bench quality -m kl.gguf --base model.llm --against gptq.gguf held-out.txt\n"
                 "llm-quantize -t q4_0 model.llm - | llm-bench quality -m - held-out.txt\n"
                 "llm-bench quality -m model.llm --logits held-out.txt | llm-bench quality -m q4.gguf --base-logits - held-out.txt",
     .options = options, .operands = LLM_OPERANDS_INPUT,
@@ -72,7 +75,7 @@ struct side {
 };
 struct run {
     const struct args *a;
-    struct side model, base; /* base.model: NULL without --base */
+    struct side model, base, against; /* base.model, against.model: NULL without the option */
     struct llm_logits *base_logits; /* of --base-logits, or NULL */
     struct llm_output *out;  /* of --logits, with its writer, or NULL */
     struct llm_writer *writer;
@@ -172,15 +175,17 @@ static int measure(struct run *r, const char *path, const struct text *text, str
 static int compare(struct run *r, const char *path, const struct text *text, struct llm_err *e)
 {
     struct llm_comparison c;
-    const struct llm_compare_base base = {.engine = r->base.model ? &r->base.engine : NULL, .logits = r->base_logits};
+    const struct llm_compare_base base = {.engine = r->base.model ? &r->base.engine : NULL, .logits = r->base_logits,
+                                          .against = r->against.model ? &r->against.engine : NULL};
     int status = llm_compare(&base, &r->model.engine, &text->text, &c, e);
     if (status != 0) return status;
     const double none = (double)NAN;
     const struct { const char *name; struct llm_estimate v; } rows[] = {
         {"base_perplexity", c.base_perplexity}, {"perplexity", c.perplexity}, {"log_perplexity_ratio", c.log_ratio}, {"kl", c.kl},
         {"kl_median", {c.kl_median, none, none}}, {"kl_p99", {c.kl_p99, none, none}}, {"kl_max", {c.kl_max, none, none}},
-        {"same_top", c.same_top}, {"delta_p", c.delta_p}, {"delta_p_rms", c.delta_p_rms}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        {"same_top", c.same_top}, {"delta_p", c.delta_p}, {"delta_p_rms", c.delta_p_rms},
+        {"against_kl", c.against_kl}, {"kl_ratio", c.kl_ratio}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows - (r->against.model ? 0 : 2); i++) {
         llm_table_text(&r->table, path);
         llm_table_text(&r->table, rows[i].name);
         llm_table_number(&r->table, rows[i].v.value, 6);
@@ -237,6 +242,7 @@ static int start(struct run *r, struct llm_err *e)
         r->model.engine.knn = &r->model.knn;
     }
     if (a->base && load(&r->base, a->base, a, r->model.engine.context, e) < 0) return -1;
+    if (a->against && load(&r->against, a->against, a, r->model.engine.context, e) < 0) return -1;
     if (a->base_logits && !(r->base_logits = llm_logits_open(a->base_logits, r->model.model->config.vocab_size, e))) return -1;
     context = r->model.engine.context;
     if (a->stride > context) {
@@ -260,6 +266,7 @@ static void check_base(const struct args *a)
 {
     const bool base = a->base || a->base_logits;
     if (a->base && a->base_logits) llm_usage(&bench_quality_cli, "expected one of --base and --base-logits");
+    if (a->against && !base) llm_usage(&bench_quality_cli, "--against goes with --base or --base-logits");
     if (a->entropy && base) llm_usage(&bench_quality_cli, "--entropy: expected no --base, whose rows have none");
     if (a->logits && (base || a->entropy)) {
         llm_usage(&bench_quality_cli, "--logits is instead of a table: expected no --base, --base-logits or --entropy");
@@ -279,8 +286,9 @@ int bench_quality(int argc, char **argv, struct llm_err *e)
     check_base(&a);
     bench_check_cache(&bench_quality_cli, a.cache);
     for (int i = rest; i < argc; i++) from_stdin += strcmp(argv[i], "-") == 0;
-    from_stdin += (rest == argc) + (strcmp(a.model, "-") == 0) + (a.base && strcmp(a.base, "-") == 0) + (a.knn.index && strcmp(a.knn.index, "-") == 0)
-                  + (a.base_logits && strcmp(a.base_logits, "-") == 0);
+    const char *const inputs[] = {a.model, a.base, a.against, a.base_logits, a.knn.index};
+    from_stdin += rest == argc;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) from_stdin += inputs[i] && strcmp(inputs[i], "-") == 0;
     if (from_stdin > 1) llm_usage(&bench_quality_cli, "only one input can be standard input");
     int status = start(&r, e);
     const bool rope = status == 0 && r.model.model->rope_context > 0;
@@ -289,10 +297,11 @@ int bench_quality(int argc, char **argv, struct llm_err *e)
                                                            : (rope ? rope_columns : columns));
     for (int i = rest; i < argc + (rest == argc) && status == 0; i++) status = measure_file(&r, i < argc ? argv[i] : "-", e);
     if (status == 0) status = finish(&r, e);
-    for (struct side *s = &r.model; s; s = s == &r.model ? &r.base : NULL) {
-        llm_engine_release(&s->engine);
-        llm_knn_release(&s->knn);
-        llm_model_destroy(s->model);
+    struct side *const sides[] = {&r.model, &r.base, &r.against};
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
+        llm_engine_release(&sides[i]->engine);
+        llm_knn_release(&sides[i]->knn);
+        llm_model_destroy(sides[i]->model);
     }
     llm_logits_destroy(r.base_logits);
     llm_writer_destroy(r.writer);

@@ -20,13 +20,17 @@ struct llm_comparison {
     double kl_median, kl_p99, kl_max;
     struct llm_estimate same_top;          /* share of the tokens of which both find the same next token the most probable */
     struct llm_estimate delta_p, delta_p_rms; /* mean, and root of the mean square */
+    struct llm_estimate against_kl;        /* with llm_compare_base.against r: mean of KL(p ‖ r) */
+    struct llm_estimate kl_ratio;          /* with `against`: kl / against_kl, its interval that of paired runs */
 };
 /* The base: an engine, or the logits that one wrote. */
 struct llm_compare_base {
     struct llm_engine *engine;   /* NULL: `logits` */
     struct llm_logits *logits;
+    struct llm_engine *against;  /* a second model that is compared with the base, or NULL */
 };
-/* The base has the vocabulary and the context of `g`; neither model is a table of n-grams (EX_UNAVAILABLE). 0; 1 when a signal was caught; -1. */
+/* The base and `against` have the vocabulary and the context of `g`; no model is a table of n-grams (EX_UNAVAILABLE).
+ * 0; 1 when a signal was caught; -1. */
 int llm_compare(const struct llm_compare_base *base, struct llm_engine *g, const struct llm_quality_text *text, struct llm_comparison *c,
                 struct llm_err *e) LLM_MUST_CHECK;
 

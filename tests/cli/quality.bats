@@ -95,6 +95,25 @@ metric() {
     awk -F'\t' '$2 == "kl" && !($5 - $4 > .02 && $5 - $4 < .08) { exit 1 }' c
 }
 
+@test "--against: the divergence of a second model, and the ratio, whose interval is of paired runs" {
+    local q=(llm-bench quality --precision f32 -c 64)
+    llm-quantize -q -t q4_1 "$M" - | llm-quantize -q -t f32 - near.llm
+    "${q[@]}" -m near.llm --base "$M" --against "$D/changed.llm" "$D/text" > c
+    "${q[@]}" -m near.llm --base "$M" "$D/text" | cmp - <(head -n -2 c)
+    "${q[@]}" -m "$D/changed.llm" --base "$M" "$D/text" > changed
+    # the same resamples: value and limits are those of the other comparison
+    [[ $(grep -P '\tkl\t' changed | cut -f 3-) == $(grep against_kl c | cut -f 3-) ]]
+    near "$(metric c kl_ratio 3)" "$(awk -v a="$(metric c kl 3)" -v b="$(metric c against_kl 3)" 'BEGIN { printf "%.9f", a / b }')" 1e-5
+    awk -F'\t' -v kl="$(metric c kl 4) $(metric c kl 5)" -v against="$(metric c against_kl 4) $(metric c against_kl 5)" '$2 == "kl_ratio" {
+        split(kl, k, " "); split(against, a, " "); exit !($4 < $3 && $3 < $5 && $5 - $4 < k[2] / a[1] - k[1] / a[2]) }' c
+    # a model against itself has no uncertainty, whatever the interval of its divergence
+    "${q[@]}" -m near.llm --base "$M" --against near.llm "$D/text" > same
+    [[ $(grep kl_ratio same | cut -f 3-5) == $'1.00000\t1.00000\t1.00000' ]]
+    "${q[@]}" -m "$M" --logits "$D/text" | "${q[@]}" -m near.llm --base-logits - --against "$D/changed.llm" "$D/text" | cmp - c
+    refused 2 '--against goes with --base or --base-logits' "${q[@]}" -m near.llm --against "$D/changed.llm" "$D/text"
+    refused 2 'only one input can be standard input' "${q[@]}" -m near.llm --base "$M" --against - -
+}
+
 @test "--base: a model and itself differ by nothing" {
     llm-bench quality -m "$M" --base "$M" -c 64 "$D/text" > c
     [[ $(metric c kl 3) == 0.00000 && $(metric c kl_max 3) == 0.00000 && $(metric c same_top 3) == 1.00000 ]]
