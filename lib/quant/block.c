@@ -42,13 +42,26 @@ static int listed(const struct llm_block_kind *kind, float x)
     return i;
 }
 
-/* The integer scales and offsets of the groups from `first` on that leave the least error, near those that the fits ask for. A candidate beyond the
- * limits is replaced by its neighbour, which then stands twice. */
+/* Candidate k of a group's integers, near those that its fit asks for. One beyond the limits is replaced by its neighbour, which then stands
+ * twice. */
+static int scale_near(const struct llm_block_kind *kind, int asked, int k)
+{
+    return kind->scales ? kind->scales[between(asked + k - 3, 0, kind->n_scales - 1)] : between(asked + k - 1, kind->scale_min, kind->scale_max);
+}
+
+static int low_near(const struct llm_block_kind *kind, int asked, int k)
+{
+    return between(asked + k - 1, 0, kind->low_max);
+}
+
+/* The integer scales and offsets of the groups from `first` on that leave the least error, near those that the fits ask for: each scale with each
+ * offset. */
 static void choose_integers(const struct llm_block_kind *kind, const struct llm_fit_values *v, const struct llm_group_fit *fits, int first,
                             struct llm_block *b, struct left *left)
 {
-    const int lows_each = kind->low_max ? 3 : 1, n = kind->scales ? 7 : 3 * lows_each, groups = v->groups;
-    int scale[LLM_FIT_LANES], low[LLM_FIT_LANES], best[LLM_FIT_LANES] = {0}, scales[LLM_FIT_PAIRS], lows[LLM_FIT_PAIRS];
+    const int n_lows = kind->low_max ? 3 : 1, n = (kind->scales ? 7 : 3) * n_lows, groups = v->groups;
+    int scale[LLM_FIT_LANES], low[LLM_FIT_LANES], best[LLM_FIT_LANES] = {0};
+    const size_t row = (size_t)groups * sizeof(float);
     struct llm_fit_tries t;
     for (int g = 0; g < groups; g++) {
         const float of_scale = fits[g].scale / b->d;
@@ -56,26 +69,18 @@ static void choose_integers(const struct llm_block_kind *kind, const struct llm_
         low[g] = nearest_within(b->least != 0 ? fits[g].low / b->least : 0, 0, kind->low_max);
     }
     for (int i = 0; i < n; i++) {
-        int *to_scale = scales + i * groups, *to_low = lows + i * groups;
-        const int off_low = kind->low_max ? i % lows_each - 1 : 0, off_scale = i / lows_each - 1;
-        for (int g = 0; g < groups; g++) {
-            to_scale[g] = kind->scales ? kind->scales[between(scale[g] + i - 3, 0, kind->n_scales - 1)]
-                                       : between(scale[g] + off_scale, kind->scale_min, kind->scale_max);
-            to_low[g] = between(low[g] + off_low, 0, kind->low_max);
-        }
-    }
-    for (int at = 0; at < n * groups; at++) {
-        t.scale[at] = b->d * (float)scales[at];
-        t.low[at] = b->least * (float)lows[at];
+        float *to_scale = t.scale + i * groups, *to_low = t.low + i * groups;
+        if (i % n_lows) memcpy(to_scale, to_scale - groups, row);
+        else for (int g = 0; g < groups; g++) to_scale[g] = b->d * (float)scale_near(kind, scale[g], i / n_lows);
+        if (i >= n_lows) memcpy(to_low, to_low - n_lows * groups, row);
+        else for (int g = 0; g < groups; g++) to_low[g] = b->least * (float)low_near(kind, low[g], i);
     }
     llm_k.fit.tries(kind, v, n, &t);
-    for (int i = 1; i < n; i++) {
-        for (int g = 0; g < groups; g++) best[g] = t.error[i * groups + g] < t.error[best[g] * groups + g] ? i : best[g];
-    }
     for (int g = 0; g < groups; g++) {
+        for (int i = 1; i < n; i++) best[g] = t.error[i * groups + g] < t.error[best[g] * groups + g] ? i : best[g];
         const int at = best[g] * groups + g;
-        b->scale[first + g] = scales[at];
-        b->low[first + g] = (uint8_t)lows[at];
+        b->scale[first + g] = scale_near(kind, scale[g], best[g] / n_lows);
+        b->low[first + g] = (uint8_t)low_near(kind, low[g], best[g] % n_lows);
         left[g] = (struct left){(double)t.error[at], (double)t.l[at], (double)t.xl[at], (double)t.ll[at]};
     }
 }
@@ -159,9 +164,10 @@ enum { GROUP_MAX = 32 }; /* elements of a group of a block that has several */
 static void interleave(const float *x, int n, int groups, float *rows)
 {
     for (int j = 0; j < n; j++) {
-        float *row = rows + j * LLM_FIT_LANES;
-        for (int g = 0; g < groups; g++) row[g] = x[g * n + j];
-        for (int l = groups; l < LLM_FIT_LANES; l += 4) memcpy(row + l, row + l - groups, 4 * sizeof *row);
+        for (int g = 0; g < groups; g++) rows[j * LLM_FIT_LANES + g] = x[g * n + j];
+    }
+    for (int j = 0; j < n; j++) { /* apart, so that what is copied has left the store buffer */
+        for (int l = groups; l < LLM_FIT_LANES; l += 4) memcpy(rows + j * LLM_FIT_LANES + l, rows + j * LLM_FIT_LANES + l - groups, 4 * sizeof *rows);
     }
 }
 
@@ -235,7 +241,12 @@ void llm_block_stretch(const struct llm_block_kind *kind, const float *x, const 
 {
     float y[LLM_BLOCK_MAX];
     if (kind->scales) return;
-    for (int j = 0; j < kind->size; j++) y[j] = llm_block_value(kind, b, j / kind->group, b->q[j]);
+    for (int g = 0, j = 0; j < kind->size; g++) {
+        const struct llm_group_fit fit = scales_of(b, g);
+        for (int end = j + kind->group; j < end; j++) {
+            y[j] = fit.scale * (float)(kind->levels ? kind->levels[b->q[j]] : b->q[j] - kind->zero) - fit.low;
+        }
+    }
     const float factor = llm_block_shortness(x, y, w, kind->size);
     b->d = kind->round(b->d * factor);
     b->least = kind->low_max ? kind->round(b->least * factor) : 0;

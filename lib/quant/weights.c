@@ -21,12 +21,15 @@ void llm_block_weights(enum llm_dtype t, const float *x, size_t n, size_t at, co
     x += from;
     const float square = mean_square(x, n - from < AROUND ? n - from : AROUND), *values = x + (at - from);
     const float twice = size == AROUND && t != LLM_Q2_K && t != LLM_IQ2_XS ? 2 * square : square;
-    for (size_t j = 0; j < size; j++) {
-        float v = values[j];
-        if (!kind) w[j] = (importance ? importance[j] : 1) * sqrtf(twice + v * v);
-        else if (importance) w[j] = t == LLM_Q6_K || t == LLM_Q4_K || t == LLM_IQ4_XS ? importance[j] : importance[j] * sqrtf(twice + v * v);
-        else if (t == LLM_Q2_K) w[j] = fabsf(v);
-        else if (kind && kind->low_max > 0) w[j] = sqrtf(square) + fabsf(v);
-        else w[j] = v * v;
+    const bool sizes = t != LLM_Q6_K && t != LLM_Q4_K && t != LLM_IQ4_XS; /* importances count more for large values */
+    const float least = kind && kind->low_max > 0 && t != LLM_Q2_K ? sqrtf(square) : 0;
+    if (kind && importance) {
+        for (size_t j = 0; j < size; j++) w[j] = sizes ? importance[j] * sqrtf(twice + values[j] * values[j]) : importance[j];
+    } else if (!kind) {
+        for (size_t j = 0; j < size; j++) w[j] = (importance ? importance[j] : 1) * sqrtf(twice + values[j] * values[j]);
+    } else if (kind->low_max > 0 || t == LLM_Q2_K) {
+        for (size_t j = 0; j < size; j++) w[j] = least + fabsf(values[j]);
+    } else {
+        for (size_t j = 0; j < size; j++) w[j] = values[j] * values[j];
     }
 }

@@ -46,10 +46,20 @@ INLINE V pick(const struct shape *s, const int n, V size)
     return level;
 }
 
+/* Which ends of the range of LINEAR levels a value may lie beyond. */
+enum ends { NEITHER, TOP, BOTH };
+
+/* The nearest of LINEAR levels; for NaN the first, or the last where values lie below none. */
+INLINE V linear_level(const struct shape *s, enum ends ends, V y)
+{
+    if (ends == BOTH) y = v_max(y, s->least);
+    return v_round(ends == NEITHER ? y : v_min(y, s->most));
+}
+
 /* The level nearest to y; for NaN the first. */
 INLINE V level_of(const struct shape *s, enum form form, V y)
 {
-    if (form == LINEAR) return v_round(v_min(v_max(y, s->least), s->most));
+    if (form == LINEAR) return linear_level(s, BOTH, y);
     if (form == TABLE) return pick(s, 16, y);
     const V size = pick(s, 8, v_abs(y));
     return v_select(v_lt(y, v_zero()), v_sub(v_zero(), size), size);
@@ -72,16 +82,17 @@ INLINE float sum_of(const float *x, int n)
 /* Candidates: level = round(x · inverse + shift). */
 struct candidates { V inverse, shift, l, xl, ll; };
 
-/* The sums over the group of `count` vectors of candidates, which share what is read of the group. wx[n] = w · x. */
-INLINE void add_up(const struct shape *s, enum form form, const float *x, const float *w, const float *wx, int n, struct candidates *c,
-                   const int count)
+/* The sums over the group of `count` vectors of candidates, which share what is read of the group. wx[n] = w · x. `ends` is of LINEAR levels. */
+INLINE void add_up(const struct shape *s, enum form form, const enum ends ends, const float *x, const float *w, const float *wx, int n,
+                   struct candidates *c, const int count)
 {
     V l[2] = {v_zero(), v_zero()}, xl[2] = {v_zero(), v_zero()}, ll[2] = {v_zero(), v_zero()};
     for (int j = 0; j < n; j++) {
         const V xj = v_set1(x[j]), wj = v_set1(w[j]), wxj = v_set1(wx[j]);
         LLM_UNROLL
         for (int i = 0; i < count; i++) {
-            V level = level_of(s, form, v_add(v_mul(xj, c[i].inverse), c[i].shift)), weighted = v_mul(wj, level);
+            const V y = v_add(v_mul(xj, c[i].inverse), c[i].shift);
+            const V level = form == LINEAR ? linear_level(s, ends, y) : level_of(s, form, y), weighted = v_mul(wj, level);
             l[i] = v_add(l[i], weighted);
             xl[i] = v_add(xl[i], v_mul(wxj, level));
             ll[i] = v_add(ll[i], v_mul(weighted, level));
@@ -150,7 +161,7 @@ INLINE struct llm_group_fit fit_scale(const struct llm_block_kind *kind, enum fo
             struct candidates c = {.inverse = v_load(aims + i * VN), .shift = v_zero()};
             struct best b = {v_set1(-1), v_zero(), v_zero()};
             for (int round = 0; round < ROUNDS; round++) {
-                add_up(&s, form, x, w, wx, n, &c, 1);
+                add_up(&s, form, BOTH, x, w, wx, n, &c, 1);
                 V scale = v_div(c.xl, c.ll);
                 keep_better(&b, v_mul(c.xl, scale), scale, v_zero());
                 c.inverse = v_div(c.ll, c.xl);
@@ -163,10 +174,41 @@ INLINE struct llm_group_fit fit_scale(const struct llm_block_kind *kind, enum fo
 
 /* ---- with offsets ---- */
 
-/* With x less its mean, which makes the sums' differences exact enough. value = scale · level + offset. */
+/* A group with x less its mean, which makes the sums' differences exact enough. value = scale · level + offset. */
+struct centred {
+    const float *x, *w, *wx;
+    int n;
+    bool positive;            /* the offset is not above 0, the mean included */
+    V weight, mean, lost;     /* Σ w; the mean; Σ w mean² */
+};
+
+/* Rounds `count` vectors of candidates to levels and keeps those of the best that least squares make of them; unless it is the last round, the
+ * candidates are then the next round's. */
+INLINE void fit_once(const struct centred *g, const struct shape *s, const enum ends ends, struct candidates *c, struct best *b, const int count,
+                     const bool last)
+{
+    add_up(s, LINEAR, ends, g->x, g->w, g->wx, g->n, c, count);
+    LLM_UNROLL
+    for (int k = 0; k < count; k++) {
+        V level = v_div(c[k].l, g->weight), scale = v_div(c[k].xl, v_sub(c[k].ll, v_mul(c[k].l, level)));
+        V offset = v_sub(v_zero(), v_mul(scale, level)), explains = v_mul(c[k].xl, scale);
+        const M above = v_lt(v_zero(), v_add(offset, g->mean));
+        if (g->positive && m_any(above)) { /* where the offset were above 0, it is 0 */
+            V whole = v_add(c[k].xl, v_mul(g->mean, c[k].l)), alone = v_div(whole, c[k].ll);
+            scale = v_select(above, alone, scale);
+            offset = v_select(above, v_sub(v_zero(), g->mean), offset);
+            explains = v_select(above, v_sub(v_mul(whole, alone), g->lost), explains);
+        }
+        keep_better(&b[k], explains, scale, offset);
+        if (last) continue;
+        c[k].inverse = v_div(v_set1(1), scale);
+        c[k].shift = v_sub(v_zero(), v_mul(offset, c[k].inverse));
+    }
+}
+
 INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const float *x, const float *w, int n)
 {
-    const bool positive = kind->low_max > 1; /* the offset is not above 0, x's mean included */
+    const bool positive = kind->low_max > 1;
     const float most = (float)(kind->n_codes - 1);
     float xc[LLM_BLOCK_MAX], wx[LLM_BLOCK_MAX], inverses[2 * TRIES], gain = -INFINITY;
     struct llm_group_fit fit;
@@ -190,7 +232,7 @@ INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const 
     for (int i = 0; i < 2 * TRIES; i++) inverses[i] = (most - 0.9f + 0.0625f * (float)i) / (top - low);
     fit = (struct llm_group_fit){(top - low) / most, low - mean};
     make_shape(kind, LINEAR, &s);
-    const V all = v_set1(weight), middle = v_set1(mean), lost = v_set1(weight * mean * mean);
+    const struct centred g = {xc, w, wx, n, positive, v_set1(weight), v_set1(mean), v_set1(weight * mean * mean)};
     for (int i = 0; i < 2 * N; i += 2) {
         struct candidates c[2];
         struct best b[2];
@@ -200,24 +242,10 @@ INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const 
             c[k].shift = v_mul(v_set1(mean - low), c[k].inverse);
             b[k] = (struct best){v_set1(-INFINITY), v_zero(), v_zero()};
         }
-        for (int round = 0; round < ROUNDS; round++) {
-            add_up(&s, LINEAR, xc, w, wx, n, c, 2);
-            LLM_UNROLL
-            for (int k = 0; k < 2; k++) {
-                V level = v_div(c[k].l, all), scale = v_div(c[k].xl, v_sub(c[k].ll, v_mul(c[k].l, level)));
-                V offset = v_sub(v_zero(), v_mul(scale, level)), explains = v_mul(c[k].xl, scale);
-                if (positive) { /* where the offset were above 0, it is 0 */
-                    M above = v_lt(v_zero(), v_add(offset, middle));
-                    V whole = v_add(c[k].xl, v_mul(middle, c[k].l)), alone = v_div(whole, c[k].ll);
-                    scale = v_select(above, alone, scale);
-                    offset = v_select(above, v_sub(v_zero(), middle), offset);
-                    explains = v_select(above, v_sub(v_mul(whole, alone), lost), explains);
-                }
-                keep_better(&b[k], explains, scale, offset);
-                c[k].inverse = v_div(v_set1(1), scale);
-                c[k].shift = v_sub(v_zero(), v_mul(offset, c[k].inverse));
-            }
-        }
+        if (positive) fit_once(&g, &s, TOP, c, b, 2, false); /* 0 is in the range: rounding errors do not move its least value off level 0 */
+        else fit_once(&g, &s, BOTH, c, b, 2, false);
+        for (int round = 1; round < ROUNDS - 1; round++) fit_once(&g, &s, BOTH, c, b, 2, false);
+        fit_once(&g, &s, BOTH, c, b, 2, true);
         for (int k = 0; k < 2; k++) keep_lanes(&b[k], &gain, &fit);
     }
     return (struct llm_group_fit){fit.scale, -(fit.low + mean)};
