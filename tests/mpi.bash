@@ -37,6 +37,17 @@ END
     chmod +x rank1
 }
 
+# same_in "RANKS LAYOUT..." COMMAND...: each layout on so many ranks has the hashes and losses of each step, and the checkpoint, of one process.
+same_in() {
+    local layout
+    "${@:2}" -o alone.llm --log alone.log
+    for layout in ${1#* }; do
+        ranks "${1%% *}" "${@:2}" -o ranks.llm --log ranks.log --shard "$layout"
+        cmp alone.llm ranks.llm
+        diff <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' alone.log) <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' ranks.log)
+    done
+}
+
 # same_for "RANKS..." "ZEROS..." COMMAND...: hashes and losses of each step, and the checkpoint, are those of one process.
 same_for() {
     local r z

@@ -315,7 +315,7 @@ int llm_plan_print(const struct llm_plan *p, enum llm_table_form form, struct ll
         {"seconds", p->seconds, TIME}, {"peak_flops_per_second", p->peak, COUNT},
     };
     const char *columns[sizeof rows / sizeof *rows + 2 * LLM_PLAN_MAX_STAGES + 1] = {NULL};
-    char names[2 * LLM_PLAN_MAX_STAGES][32];
+    char names[2 * LLM_PLAN_MAX_STAGES][48];
     struct llm_table t, *tables[] = {&t};
     size_t n = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "cpu/pool.h"
 #include "cpu/profile.h"
 #include "train/share_internal.h"
 #include "train/trainer_internal.h"
@@ -361,6 +362,20 @@ int llm_stages_eval(struct llm_trainer *t, const struct llm_rows *rows, struct l
 
 /* ---- its life ---- */
 
+/* Sends make progress while the rank computes. A failure breaks the communicator, so that the next wait reports it. */
+static void poll(void *stages)
+{
+    const struct llm_stages *p = stages;
+    struct llm_err ignored;
+    llm_share_poll(&p->t->share);
+    for (size_t i = 0; i < p->n_slots; i++) {
+        struct message *const sent[] = {&p->slots[i]->ahead, &p->slots[i]->back};
+        for (int k = 0; k < 2; k++) {
+            if (sent[k]->n > 0 && llm_comm_test(p->comm, sent[k]->v, sent[k]->n, &ignored) == 1) sent[k]->n = 0;
+        }
+    }
+}
+
 int llm_stages_check(const struct llm_objective *o, bool adapted, const struct llm_layout *l, struct llm_err *e)
 {
     if (o->run != llm_objective_run_next) {
@@ -394,12 +409,14 @@ struct llm_stages *llm_stages_create(struct llm_trainer *t, struct llm_err *e)
         return NULL;
     }
     t->eval_ctx.cut = &p->cut;
+    llm_pool_set_poll(poll, p);
     return p;
 }
 
 void llm_stages_destroy(struct llm_stages *p)
 {
     if (!p) return;
+    llm_pool_set_poll(NULL, NULL);
     for (size_t i = 0; i < p->n_slots; i++) destroy_slot(p->slots[i]);
     free(p->slots);
     free(p->passes);

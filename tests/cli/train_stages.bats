@@ -12,17 +12,6 @@ setup() {
     gpt=(llm-train -c nano --set n_layer=4 --set n_embd=32 --set n_head=2 "${of[@]}")
 }
 
-# same_in "RANKS LAYOUT..." COMMAND...: each layout on so many ranks is equal to one process.
-same_in() {
-    local layout
-    "${@:2}" -o alone.llm --log alone.log
-    for layout in ${1#* }; do
-        ranks "${1%% *}" "${@:2}" -o ranks.llm --log ranks.log --shard "$layout"
-        cmp alone.llm ranks.llm
-        diff <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' alone.log) <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' ranks.log)
-    done
-}
-
 @test "GPT-2, tied: 2, 3 and 4 stages, both schedules, replicas, dropout, validation, recomputed and stored activations" {
     same_in "4 pp=4 dp=2,pp=2 dp=2,pp=2,schedule=gpipe" "${gpt[@]}" --dropout .1 -n 3 -b 2 --accumulate 6 --grad-shards 4 --val .2 --eval-every 2
     jq -es 'all(.ranks == 4 and .comm_bytes > 0 and .activation_bytes > 0)' ranks.log

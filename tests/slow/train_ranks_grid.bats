@@ -27,3 +27,17 @@ setup() {
         same_for "2 3 4 6" "0 1 2 3" llm-train -c mamba --set num_hidden_layers=2 --set hidden_size=32 --precision $precision "${of[@]}" -b 6 --grad-shards 6
     done
 }
+
+@test "stages: 2, 3 and 4, both schedules, with replicas, for each family: BF16 and FP32" {
+    local precision line family small=(--set hidden_size=32 --set intermediate_size=48)
+    for precision in bf16 f32; do
+        for line in "nano --set n_layer=4 --set n_embd=32 --set n_head=2" "tiny --set num_hidden_layers=4 ${small[*]}" \
+            "moe --set num_hidden_layers=4 --set num_local_experts=5 --set router_bias=true ${small[*]}" "mla --set num_hidden_layers=4 ${small[*]}" \
+            "mamba --set num_hidden_layers=4 --set hidden_size=32" "rwkv6 --set num_hidden_layers=4"; do
+            read -ra family <<< "$line"
+            same_in "2 pp=2" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 3 --grad-shards 2
+            same_in "3 pp=3 pp=3,schedule=gpipe" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 3 --grad-shards 4
+            same_in "4 pp=4 dp=2,pp=2" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 3 --grad-shards 5
+        done
+    done
+}
