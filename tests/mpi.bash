@@ -16,7 +16,7 @@ ranks() {
     local n=$1 status=0 launcher
     shift
     read -ra launcher <<< "$LAUNCHER"
-    timeout 100 "${launcher[@]}" -n "$n" "$@" 2> ranks.err || status=$?
+    timeout 200 "${launcher[@]}" -n "$n" "$@" 2> ranks.err || status=$?
     sed -n '/^llm-/p' ranks.err >&2
     return "$status"
 }

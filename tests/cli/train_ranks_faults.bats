@@ -58,7 +58,7 @@ data_shrink() {
     job=$! pids=()
     first_steps
     truncate -s 4096 mine.tok
-    ends 65 30
+    ends 65 60
     [[ $(< job.err) =~ ^"llm-train: rank 1 ("[^\)]*"): mine.tok: " ]] || fail "$(< job.err)"
     steps=$(($(tail -n 1 log | jq .step) + 2))
 }
@@ -75,7 +75,7 @@ goes_on() {
     for signal in USR1 TERM INT; do
         begin 3 --shard "zero=$((rank + 1))"
         kill "-$signal" "${pids[rank]}"
-        ends $((128 + $(kill -l "$signal"))) 30
+        ends $((128 + $(kill -l "$signal"))) 60
         steps=$(($(tail -n 1 log | jq .step) + 2))
         goes_on $((rank + 1))
         rank=$((rank - 1))
@@ -87,12 +87,12 @@ goes_on() {
     gpt+=(--accumulate 2)
     begin 4 --shard dp=2,pp=2
     kill -TERM "${pids[3]}"
-    ends 143 30
+    ends 143 60
     steps=$(($(tail -n 1 log | jq .step) + 2))
     goes_on 2
     begin 2 --save-every 2 --shard pp=2
     kill -9 "${pids[0]}"
-    ends 137 20
+    ends 137 60
     steps=$(($(tail -n 1 log | jq .step) + 2))
     rm log
     goes_on 1
@@ -110,7 +110,7 @@ goes_on() {
     for rank in 0 1; do
         begin 2 --save-every 2 --shard zero=1
         kill -9 "${pids[rank]}"
-        ends 137 20
+        ends 137 60
         steps=$(($(tail -n 1 log | jq .step) + 2))
         rm log
         goes_on $((2 - rank))
@@ -119,22 +119,22 @@ goes_on() {
 
 # The first line counts: until the launcher has ended it, a rank that goes on misses those that have ended.
 @test "a rank that hangs is named with its machine and the step after --rank-timeout" {
-    begin 2 --rank-timeout 1
+    begin 2 --rank-timeout 4
     kill -STOP "${pids[1]}"
-    ends 1 30
-    [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 1 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
-    begin 3 --rank-timeout 1
+    ends 1 60
+    [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
+    begin 3 --rank-timeout 4
     kill -STOP "${pids[1]}"
-    ends 1 30 # the third may wait for the second where the first waits for the third
-    [[ $(head -n 1 job.err) =~ ^"llm-train: rank "[12]" ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 1 s for it (step "[0-9]+")"$ ]] \
+    ends 1 60 # the third may wait for the second where the first waits for the third
+    [[ $(head -n 1 job.err) =~ ^"llm-train: rank "[12]" ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] \
         || fail "found: $(< job.err)"
-    begin 2 --rank-timeout 1 --shard pp=2
+    begin 2 --rank-timeout 4 --shard pp=2
     kill -STOP "${pids[1]}"
-    ends 1 30
-    [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 1 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
-    begin 2 --rank-timeout 1
+    ends 1 60
+    [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
+    begin 2 --rank-timeout 4
     kill -STOP "${pids[0]}"
-    ends 1 30
+    ends 1 60
     [[ $(head -n 1 job.err) =~ ^"llm-train: rank 0 ("[^\)]*") does not answer: rank 1 ("[^\)]*") has waited "[0-9]+" s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
 }
 
