@@ -74,12 +74,13 @@ static int check(const struct run *r, struct llm_err *e)
 static int find(struct run *r, struct llm_err *e)
 {
     const struct args *a = r->a;
-    const struct llm_index *x = &r->x;
+    struct llm_index *x = &r->x;
     r->depth = a->by == BY_BOTH && a->k < DEPTH ? DEPTH : a->k;
     const struct llm_lookup s = {.k = r->depth, .candidates = a->candidates, .ef = a->ef, .allowed = r->allowed};
     r->hits = llm_alloc((size_t)r->q.n * (size_t)r->depth + 1, sizeof *r->hits, "hits", e);
     r->n_hits = r->hits ? llm_alloc((size_t)r->q.n + 1, sizeof *r->n_hits, "hits", e) : NULL;
     if (!r->n_hits) return -1;
+    if (a->by != BY_WORDS && !a->flat && llm_index_expect(x, r->q.n, &s, e) < 0) return -1;
     if (a->by != BY_WORDS && (a->flat ? llm_search_flat : llm_index_search)(x, r->q.vectors, r->q.n, &s, r->hits, r->n_hits, e) < 0) return -1;
     if (a->by == BY_VECTORS) return 0;
     struct llm_hit *found = llm_alloc((size_t)r->depth, 2 * sizeof *found, "hits", e);

@@ -18,9 +18,10 @@
 #include "cpu/kernels/optim.h"       /* AdamW and friends, sums of squares */
 #include "cpu/kernels/bytes.h"       /* classes of characters */
 #include "cpu/kernels/fit.h"         /* scales of quantised blocks */
+#include "cpu/kernels/search.h"      /* products of a vector with chosen rows */
 
 #define LLM_KERNEL_FAMILIES(X) X(gemm) X(gemm_fours) X(gemm_narrow) X(elementwise) X(rows) X(attention) X(recurrent) X(scan) X(wkv) X(longconv) \
-    X(optim) X(bytes) X(fit)
+    X(optim) X(bytes) X(fit) X(search)
 
 struct llm_kernels {
     const char *isa;
@@ -35,6 +36,7 @@ struct llm_kernels {
     struct llm_optim_kernels optim;
     struct llm_bytes_kernels bytes;
     struct llm_fit_kernels fit;
+    struct llm_search_kernels search;
 };
 
 extern struct llm_kernels llm_k;

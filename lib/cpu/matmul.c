@@ -9,6 +9,7 @@
 
 #define ROW_BLOCK 256   /* rows of a piece */
 #define TOKEN_BLOCK 256 /* of a weight's gradient: the canonical order's */
+enum { TAKEN = 192 }; /* columns of a block that is given away: it and its panels fit a cache of 1 MiB */
 enum { NARROW = 2 * LLM_GEMM_PANEL }; /* columns of a product for which x is not packed apart */
 
 /* What is multiplied with x, and where to. */
@@ -36,6 +37,8 @@ struct product {
     bool backward;
     struct part parts[LLM_MATMUL_MAX];
     int n_parts;
+    void (*take)(void *arg, const struct llm_matmul_block *b, int thread); /* of the only part; NULL: blocks are stored */
+    void *take_arg;
     atomic_bool failed;
 };
 
@@ -47,15 +50,21 @@ static void pack_rows(void *arg, size_t i, int thread)
     p->g->pack_a(p->x + first * p->ldx, p->ldx, rows, p->k, p->packing + i * panel_bytes(p->g, p->k));
 }
 
-static void multiply_block(const struct product *p, const struct part *t, const char *b, int64_t row, int64_t column, int64_t columns)
+static void multiply_block(struct product *p, const struct part *t, const char *b, int64_t row, int64_t column, int64_t columns, int thread)
 {
+    float *block = p->take ? llm_scratch_slot(thread, LLM_SCRATCH_BLOCK, ROW_BLOCK * TAKEN * sizeof *block) : NULL;
+    if (p->take && !block) {
+        atomic_store(&p->failed, true);
+        return;
+    }
     const struct llm_gemm_job job = {
         .a = p->a ? (const void *)(p->a + (size_t)(row / LLM_GEMM_PANEL) * panel_bytes(p->g, p->k)) : p->x + row * p->ldx,
         .lda = p->a ? p->k : p->ldx, .b = b,
         .m = p->m - row < ROW_BLOCK ? p->m - row : ROW_BLOCK, .n = columns, .k = p->k,
-        .c = t->c + row * t->ldc + column, .ldc = t->ldc, .bias = t->bias ? t->bias + column : NULL, .add = t->add,
+        .c = block ? block : t->c + row * t->ldc + column, .ldc = block ? columns : t->ldc, .bias = t->bias ? t->bias + column : NULL, .add = t->add,
         .round = !p->a && !p->g->direct};
     t->multiply(&job);
+    if (block) p->take(p->take_arg, &(struct llm_matmul_block){row, column, job.m, columns, columns, block}, thread);
 }
 
 /* Packed b: one block of rows by one of columns. Else: all rows by one block of columns, which is packed once. */
@@ -68,12 +77,12 @@ static void product_piece(void *arg, size_t piece, int thread)
     int64_t column = (t->b ? i / t->row_blocks : i) * t->columns;
     int64_t columns = t->n - column < t->columns ? t->n - column : t->columns;
     if (t->b) {
-        multiply_block(p, t, t->b + (size_t)(column / LLM_GEMM_PANEL) * t->panel, i % t->row_blocks * ROW_BLOCK, column, columns);
+        multiply_block(p, t, t->b + (size_t)(column / LLM_GEMM_PANEL) * t->panel, i % t->row_blocks * ROW_BLOCK, column, columns, thread);
         return;
     }
     char *b = llm_scratch_slot(thread, LLM_SCRATCH_PANEL, (size_t)panels_of(columns) * t->panel);
     bool packed = b && llm_weight_pack_panels(t->w, p->g, p->backward, column / LLM_GEMM_PANEL, panels_of(columns), thread, b);
-    for (int64_t row = 0; packed && row < p->m; row += ROW_BLOCK) multiply_block(p, t, b, row, column, columns);
+    for (int64_t row = 0; packed && row < p->m; row += ROW_BLOCK) multiply_block(p, t, b, row, column, columns, thread);
     if (!packed) atomic_store(&p->failed, true);
 }
 
@@ -151,6 +160,7 @@ static int run(struct product *p, struct llm_err *e)
         t->row_blocks = t->b ? (p->m + ROW_BLOCK - 1) / ROW_BLOCK : 1;
         int64_t decoded = p->backward ? panels_decoded(t->w) * LLM_GEMM_PANEL : 1; /* blocks are decoded whole */
         t->columns = (columns_of_piece(t->row_blocks, t->n, p->k) + decoded - 1) / decoded * decoded;
+        if (p->take && t->columns > TAKEN) t->columns = TAKEN;
         t->pieces = t->row_blocks * ((t->n + t->columns - 1) / t->columns);
         pieces += t->pieces;
     }
@@ -192,7 +202,8 @@ static bool same_kernels(const struct llm_matmul *a, struct llm_weight *const *w
 
 static int multiply_several(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e)
 {
-    struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w[0]->k, .x = a->x, .ldx = a->ldx, .a = a->panels, .n_parts = n};
+    struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w[0]->k, .x = a->x, .ldx = a->ldx, .a = a->panels, .n_parts = n,
+                        .take = a->take, .take_arg = a->take_arg};
     LLM_PROFILE_PART("products");
     if (!same_kernels(a, w, n)) {
         int status = 0;

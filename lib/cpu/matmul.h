@@ -60,6 +60,9 @@ void llm_panels_put(const float *x, int64_t row, int64_t from, int64_t n, int64_
 /* Whether products with w in this arithmetic read panels. */
 bool llm_weight_takes_panels(const struct llm_weight *w, enum llm_compute compute);
 
+/* Part of a product that is computed: y[row + i, column + j] is y[i · ldy + j]. */
+struct llm_matmul_block { int64_t row, column, m, n, ldy; const float *y; };
+
 struct llm_matmul {
     int64_t m;                  /* rows (tokens) */
     const float *x; int64_t ldx; /* activations, row stride in elements */
@@ -69,6 +72,10 @@ struct llm_matmul {
     bool accumulate;            /* y += instead of y = */
     enum llm_compute compute;
     bool inference;             /* no backward pass reads the weight's data: products of more than a few rows may pack it */
+    /* If not NULL, y is not written: each block of it is given to this function while it is in the thread's cache. The blocks of a thread come in any
+     * order. Weights that are not block-quantised alone. */
+    void (*take)(void *arg, const struct llm_matmul_block *b, int thread);
+    void *take_arg;
     bool release;               /* releases the pages of a mapped weight afterwards: a training step reads it next after all others. m >= 64 alone */
 };
 /* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path if compute is BF16, else dequantised exactly.

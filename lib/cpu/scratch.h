@@ -10,6 +10,7 @@ enum llm_scratch_use {
     LLM_SCRATCH_PANEL,  /* matmul: what one piece packs */
     LLM_SCRATCH_CALL,   /* matmul: operands converted once a call; by the calling thread's number */
     LLM_SCRATCH_DECODED, /* matmul: rows of a weight as floats on their way into a panel */
+    LLM_SCRATCH_BLOCK,  /* matmul: a block of a product that is not stored */
     LLM_SCRATCH_SLOTS
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
+#include "base/pages.h"
 #include "cpu/kernels.h"
 #include "cpu/matmul.h"
 #include "cpu/pool.h"
@@ -12,6 +13,7 @@
 #define NONE UINT32_MAX
 #define SEEN UINT32_C(0x80000000) /* of a candidate: its links were followed */
 enum { FEWEST = 64, BATCH = 256 /* a batch is one of as many parts of the rows before it */ };
+enum { AHEAD = 4 /* rows that a walk prefetches before it compares them */, HELD = 512 /* rows that are rounded together */ };
 
 struct candidate { float score; uint32_t slot; };
 
@@ -26,14 +28,15 @@ static int by_score(const void *a, const void *b)
     return before(*x, *y) ? -1 : before(*y, *x);
 }
 
-/* How near row `row` is to the vector v: more is nearer. */
-static float nearness(const struct llm_index *x, const float *v, int64_t row)
+/* How near n rows are to the vector v: more is nearer. Rows take part rounded to BF16, whether the rounded ones are held or not. */
+static void nearness(const struct llm_index *x, const float *v, const uint32_t *rows, int64_t n, float *out)
 {
-    float dot = llm_k.attention.math[LLM_COMPUTE_F32].dot(v, x->vectors + row * x->dims, x->dims);
-    return x->metric == LLM_METRIC_L2 ? 2 * dot - x->lengths[row] : dot;
+    if (x->graph.halves) llm_k.search.bf16(out, v, x->graph.halves, rows, n, x->dims);
+    else llm_k.search.rounded(out, v, x->vectors, rows, n, x->dims);
+    for (int64_t i = 0; x->metric == LLM_METRIC_L2 && i < n; i++) out[i] = 2 * out[i] - x->lengths[rows[i]];
 }
 
-static int64_t row_of(const struct llm_graph_level *l, uint32_t slot)
+static uint32_t row_of(const struct llm_graph_level *l, uint32_t slot)
 {
     return l->rows ? l->rows[slot] : slot;
 }
@@ -56,14 +59,20 @@ static int level_of(const struct llm_index *x, int64_t row)
 
 /* ---- walking ---- */
 
-/* Which slots a walk has met: those whose mark is the walk's number. */
-struct met { uint32_t *marks; uint32_t walk; };
+/* A thread's memory: which slots its walk has met, those whose mark is the walk's number; while a graph is made, a vector, and rows that are compared
+ * with it. */
+struct walker {
+    uint8_t *marks, walk;
+    float *vector;   /* [dims] */
+    uint32_t *rows;  /* [a batch] */
+    float *near;     /* [a batch] */
+};
 
-static void begin_walk(struct met *v, int64_t n)
+static void begin_walk(struct walker *w, int64_t n)
 {
-    if (++v->walk == 0) {
-        memset(v->marks, 0, (size_t)n * sizeof *v->marks);
-        v->walk = 1;
+    if (++w->walk == 0) {
+        memset(w->marks, 0, (size_t)n);
+        w->walk = 1;
     }
 }
 
@@ -83,29 +92,40 @@ static int64_t put(struct candidate *best, int64_t *n, int64_t ef, struct candid
     return low;
 }
 
+static void prefetch(const struct llm_index *x, uint32_t row)
+{
+    const size_t bytes = (size_t)x->dims * (x->graph.halves ? 2 : 4);
+    const char *p = (x->graph.halves ? (const char *)x->graph.halves : (const char *)x->vectors) + row * bytes;
+    for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch(p + k);
+}
+
 /* The slots of the level nearest to v, from `start` on; best has room for ef. Returns how many. */
-static int64_t walk(const struct llm_index *x, const struct llm_graph_level *l, const float *v, uint32_t start, int64_t ef, struct met *met,
+static int64_t walk(const struct llm_index *x, const struct llm_graph_level *l, const float *v, uint32_t start, int64_t ef, struct walker *w,
                     struct candidate *best)
 {
-    uint32_t fresh[2 * LLM_MAX_NEIGHBOURS];
+    uint32_t fresh[2 * LLM_MAX_NEIGHBOURS], rows[2 * LLM_MAX_NEIGHBOURS];
+    float near[2 * LLM_MAX_NEIGHBOURS];
     int64_t n = 0, at = 0;
-    begin_walk(met, x->n);
-    met->marks[start] = met->walk;
-    put(best, &n, ef, (struct candidate){nearness(x, v, row_of(l, start)), start});
+    begin_walk(w, x->n);
+    w->marks[start] = w->walk;
+    rows[0] = row_of(l, start);
+    nearness(x, v, rows, 1, near);
+    put(best, &n, ef, (struct candidate){near[0], start});
     while (at < n) {
         const uint32_t *links = l->links + (int64_t)(best[at].slot & ~SEEN) * l->width;
-        int n_fresh = 0;
+        int64_t n_fresh = 0;
         best[at].slot |= SEEN;
         for (int64_t i = 0; i < l->width && links[i] != NONE; i++) {
-            if (met->marks[links[i]] == met->walk) continue;
-            met->marks[links[i]] = met->walk;
-            const char *p = (const char *)(x->vectors + row_of(l, links[i]) * x->dims);
-            for (int64_t k = 0; k < x->dims * 4 && k < 512; k += 64) __builtin_prefetch(p + k);
+            if (w->marks[links[i]] == w->walk) continue;
+            w->marks[links[i]] = w->walk;
+            rows[n_fresh] = row_of(l, links[i]);
+            if (n_fresh < AHEAD) prefetch(x, rows[n_fresh]);
             fresh[n_fresh++] = links[i];
         }
+        nearness(x, v, rows, n_fresh, near);
         int64_t first = n;
-        for (int i = 0; i < n_fresh; i++) {
-            int64_t place = put(best, &n, ef, (struct candidate){nearness(x, v, row_of(l, fresh[i])), fresh[i]});
+        for (int64_t i = 0; i < n_fresh; i++) {
+            int64_t place = put(best, &n, ef, (struct candidate){near[i], fresh[i]});
             if (place < first) first = place;
         }
         if (first <= at) at = first;
@@ -116,7 +136,7 @@ static int64_t walk(const struct llm_index *x, const struct llm_graph_level *l, 
 }
 
 /* From the top down to the level above `level`; the slot there where a walk of `level` begins. */
-static uint32_t descend(const struct llm_index *x, const float *v, int level, struct met *met)
+static uint32_t descend(const struct llm_index *x, const float *v, int level, struct walker *w)
 {
     const struct llm_graph *g = &x->graph;
     int top = LLM_GRAPH_LEVELS - 1;
@@ -124,7 +144,7 @@ static uint32_t descend(const struct llm_index *x, const float *v, int level, st
     struct candidate best;
     while (top > level && g->level[top].n == 0) top--;
     for (; top > level; top--) {
-        (void)walk(x, &g->level[top], v, slot, 1, met, &best);
+        (void)walk(x, &g->level[top], v, slot, 1, w, &best);
         slot = g->level[top].down[best.slot];
     }
     return slot;
@@ -138,13 +158,13 @@ struct batch {
     struct llm_graph_level *l;
     int depth;
     int64_t n, room;                /* rows of the batch on this level; candidates of each */
-    int64_t *rows;
+    uint32_t *rows;
     struct candidate *candidates;   /* [n, room], sorted */
     int64_t *found;                 /* [n] */
     struct link *pairs;             /* new links to a slot from the slots of the batch, in order */
     int64_t n_pairs, *groups, n_groups; /* where the pairs of each target begin */
     uint16_t *children;             /* of each row; level 0 */
-    struct met *met;                /* of each thread */
+    struct walker *walkers;         /* of each thread */
 };
 
 static int by_target(const void *a, const void *b)
@@ -154,45 +174,57 @@ static int by_target(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
+/* The vector of a row, rounded as in walks; valid until the thread asks for another. */
+static const float *rounded(const struct batch *b, uint32_t row, int thread)
+{
+    llm_k.elementwise.from_bf16(b->walkers[thread].vector, b->x->graph.halves + row * b->x->dims, (size_t)b->x->dims);
+    return b->walkers[thread].vector;
+}
+
 /* The candidates of one row of the batch: among the rows before the batch by a walk, in the batch by comparing all. */
 static void find_candidates(void *arg, size_t i, int thread)
 {
     struct batch *b = arg;
     struct llm_index *x = b->x;
-    const float *v = x->vectors + b->rows[i] * x->dims;
+    struct walker *w = &b->walkers[thread];
+    const float *v = rounded(b, b->rows[i], thread);
     struct candidate *c = b->candidates + (int64_t)i * b->room;
-    struct met *met = &b->met[thread];
     int64_t n = 0;
-    if (b->l->n > 0) n = walk(x, b->l, v, descend(x, v, b->depth, met), b->room, met, c);
+    if (b->l->n > 0) n = walk(x, b->l, v, descend(x, v, b->depth, w), b->room, w, c);
+    nearness(x, v, b->rows, b->n, w->near);
     for (int64_t j = 0; j < b->n; j++) {
-        if (j != (int64_t)i) (void)put(c, &n, b->room, (struct candidate){nearness(x, v, b->rows[j]), (uint32_t)(b->l->n + j)});
+        if (j != (int64_t)i) (void)put(c, &n, b->room, (struct candidate){w->near[j], (uint32_t)(b->l->n + j)});
     }
     b->found[i] = n;
 }
 
-static int64_t slot_row(const struct batch *b, uint32_t slot)
+static uint32_t slot_row(const struct batch *b, uint32_t slot)
 {
     return slot < b->l->n ? row_of(b->l, slot) : b->rows[slot - b->l->n];
 }
 
-/* The heuristic of HNSW: from near to far, a candidate is kept if it is nearer to the row than to any that is kept. kept[*n..] grows up to max. */
-static void select_diverse(const struct batch *b, const struct candidate *c, int64_t n_c, struct candidate *kept, int64_t *n, int64_t max)
+/* The heuristic of HNSW: from near to far, a candidate is kept if it is nearer to `row` than to any that is kept. kept[*n..] grows up to max. */
+static void select_diverse(const struct batch *b, uint32_t row, const struct candidate *c, int64_t n_c, struct candidate *kept, int64_t *n,
+                           int64_t max, int thread)
 {
+    enum { TOGETHER = 4 };
+    uint32_t rows[2 * LLM_MAX_NEIGHBOURS];
+    float near[TOGETHER];
+    for (int64_t k = 0; k < *n; k++) rows[k] = slot_row(b, kept[k].slot);
     for (int64_t i = 0; i < n_c && *n < max; i++) {
-        const float *v = b->x->vectors + slot_row(b, c[i].slot) * b->x->dims;
-        /* Nearness to the row and to kept ones compare as distances: for the dot product and the cosine they are of one scale. */
-        float own = b->x->metric == LLM_METRIC_L2 ? c[i].score - b->x->lengths[slot_row(b, c[i].slot)] : c[i].score;
+        const uint32_t own = slot_row(b, c[i].slot);
+        const float *v = rounded(b, own, thread);
+        /* Nearness compares as distances do if it is to one vector: of squared distances the length of `row` gives way to the candidate's. */
+        float limit = b->x->metric == LLM_METRIC_L2 ? c[i].score - b->x->lengths[row] + b->x->lengths[own] : c[i].score;
         bool good = true;
-        for (int64_t k = 0; k < *n && good; k++) {
-            int64_t row = slot_row(b, kept[k].slot);
-            if (kept[k].slot == c[i].slot) good = false;
-            else if (b->x->metric == LLM_METRIC_L2) {
-                good = nearness(b->x, v, row) - 2 * b->x->lengths[slot_row(b, c[i].slot)] < own - b->x->lengths[slot_row(b, c[i].slot)];
-            } else {
-                good = nearness(b->x, v, row) < own;
-            }
+        for (int64_t k = 0; k < *n && good; k += TOGETHER) {
+            int64_t some = *n - k < TOGETHER ? *n - k : TOGETHER;
+            nearness(b->x, v, rows + k, some, near);
+            for (int64_t j = 0; j < some && good; j++) good = kept[k + j].slot != c[i].slot && near[j] < limit;
         }
-        if (good) kept[(*n)++] = c[i];
+        if (!good) continue;
+        rows[*n] = own;
+        kept[(*n)++] = c[i];
     }
 }
 
@@ -215,13 +247,8 @@ static void link_own(void *arg, size_t i, int thread)
     uint32_t own = (uint32_t)(b->l->n + (int64_t)i), *links = b->l->links + (int64_t)own * b->l->width;
     struct candidate kept[2 * LLM_MAX_NEIGHBOURS];
     int64_t n = 0;
-    (void)thread;
-    if (b->depth == 0 && own > 0) {
-        uint32_t parent = b->x->graph.parents[own];
-        const float *v = b->x->vectors + b->rows[i] * b->x->dims;
-        kept[n++] = (struct candidate){nearness(b->x, v, slot_row(b, parent)), parent};
-    }
-    select_diverse(b, b->candidates + (int64_t)i * b->room, b->found[i], kept, &n, b->x->graph.m);
+    if (b->depth == 0 && own > 0) kept[n++].slot = b->x->graph.parents[own];
+    select_diverse(b, b->rows[i], b->candidates + (int64_t)i * b->room, b->found[i], kept, &n, b->x->graph.m, thread);
     for (int64_t k = 0; k < b->l->width; k++) links[k] = k < n ? kept[k].slot : NONE;
 }
 
@@ -232,8 +259,8 @@ static void link_back(void *arg, size_t group, int thread)
     const struct link *p = b->pairs + b->groups[group];
     int64_t n_new = b->groups[group + 1] - b->groups[group], width = b->l->width, n = 0, n_kept = 0, n_free = 0;
     uint32_t to = p->to, *links = b->l->links + (int64_t)to * width;
-    const float *v = b->x->vectors + slot_row(b, to) * b->x->dims;
     struct candidate *all = llm_scratch(thread, (size_t)(n_new + width) * sizeof *all), kept[2 * LLM_MAX_NEIGHBOURS];
+    struct walker *w = &b->walkers[thread];
     if (!all) return; /* llm_graph_extend asked for it before */
     while (n < width && links[n] != NONE) {
         all[n] = (struct candidate){0, links[n]};
@@ -246,14 +273,16 @@ static void link_back(void *arg, size_t group, int thread)
         if (!there) all[n++] = (struct candidate){0, p[i].from};
     }
     if (n > width) {
+        for (int64_t i = 0; i < n; i++) w->rows[i] = slot_row(b, all[i].slot);
+        nearness(b->x, rounded(b, slot_row(b, to), thread), w->rows, n, w->near);
         for (int64_t i = 0; i < n; i++) {
-            all[i].score = nearness(b->x, v, slot_row(b, all[i].slot));
+            all[i].score = w->near[i];
             bool tree = b->depth == 0 && (b->x->graph.parents[all[i].slot] == to || (to > 0 && b->x->graph.parents[to] == all[i].slot));
             if (tree) kept[n_kept++] = all[i];
             else all[n_free++] = all[i];
         }
         qsort(all, (size_t)n_free, sizeof *all, by_score);
-        select_diverse(b, all, n_free, kept, &n_kept, width);
+        select_diverse(b, slot_row(b, to), all, n_free, kept, &n_kept, width, thread);
         memcpy(all, kept, (size_t)n_kept * sizeof *kept);
         n = n_kept;
     }
@@ -282,7 +311,7 @@ static void insert(struct batch *b, int64_t from, int64_t to, const uint8_t *lev
     b->depth = depth;
     b->l = &b->x->graph.level[depth];
     for (int64_t row = from; row < to; row++) {
-        if (levels[row] >= depth) b->rows[b->n++] = row;
+        if (levels[row] >= depth) b->rows[b->n++] = (uint32_t)row;
     }
     if (b->n == 0) return;
     llm_parallel((size_t)b->n, find_candidates, b);
@@ -292,7 +321,7 @@ static void insert(struct batch *b, int64_t from, int64_t to, const uint8_t *lev
             b->x->graph.parents[own] = own ? parent_of(b, i) : 0;
             if (own) b->children[b->x->graph.parents[own]]++;
         } else {
-            b->l->rows[own] = (uint32_t)b->rows[i];
+            b->l->rows[own] = b->rows[i];
         }
     }
     llm_parallel((size_t)b->n, link_own, b);
@@ -337,21 +366,59 @@ static int make_room(struct llm_index *x, int64_t full, const uint8_t *levels, s
     return 0;
 }
 
-static void release_met(struct met *met)
+static void release_walkers(struct walker *w)
 {
-    for (int t = 0; met && t < llm_pool_threads(); t++) free(met[t].marks);
-    free(met);
+    for (int t = 0; w && t < llm_pool_threads(); t++) {
+        free(w[t].marks);
+        free(w[t].vector);
+        free(w[t].rows);
+        free(w[t].near);
+    }
+    free(w);
 }
 
-static struct met *make_met(int64_t n, struct llm_err *e)
+/* One for each thread, over n rows; with `batch` > 0 for making a graph, in which so many rows are compared together. */
+static struct walker *make_walkers(const struct llm_index *x, int64_t batch, struct llm_err *e)
 {
-    struct met *met = llm_calloc((size_t)llm_pool_threads(), sizeof *met, "a search", e);
-    for (int t = 0; met && t < llm_pool_threads(); t++) {
-        if ((met[t].marks = llm_calloc((size_t)n + 1, sizeof *met[t].marks, "a search", e))) continue;
-        release_met(met);
-        return NULL;
+    struct walker *w = llm_calloc((size_t)llm_pool_threads(), sizeof *w, "a search", e);
+    bool good = w;
+    for (int t = 0; t < llm_pool_threads() && good; t++) {
+        good = (w[t].marks = llm_calloc((size_t)x->n + 1, 1, "a search", e))
+               && (batch == 0 || ((w[t].vector = llm_alloc((size_t)x->dims, sizeof *w->vector, "a search", e))
+                                  && (w[t].rows = llm_alloc((size_t)batch, sizeof *w->rows, "a search", e))
+                                  && (w[t].near = llm_alloc((size_t)batch, sizeof *w->near, "a search", e))));
     }
-    return met;
+    if (good) return w;
+    release_walkers(w);
+    return NULL;
+}
+
+/* The vectors lie in a file that is mapped: their pages can be released. */
+static bool is_mapped(const struct llm_index *x)
+{
+    const char *from, *end;
+    if (!x->file || !llm_checkpoint_is_mapped(x->file)) return false;
+    llm_checkpoint_mapping(x->file, &from, &end);
+    return (uintptr_t)x->vectors >= (uintptr_t)from && (uintptr_t)x->vectors < (uintptr_t)end;
+}
+
+static void round_some(void *arg, size_t part, int thread)
+{
+    struct llm_index *x = arg;
+    const int64_t from = (int64_t)part * HELD, n = x->n - from < HELD ? x->n - from : HELD;
+    float *rows = x->vectors + from * x->dims;
+    (void)thread;
+    llm_k.elementwise.to_bf16(x->graph.halves + from * x->dims, rows, (size_t)(n * x->dims));
+    if (is_mapped(x)) llm_pages_release_within(rows, (size_t)(n * x->dims) * sizeof *rows, 0);
+}
+
+int llm_graph_hold(struct llm_index *x, struct llm_err *e)
+{
+    if (x->graph.halves || x->graph.m == 0) return 0;
+    x->graph.halves = llm_index_alloc(x, (size_t)x->n * (size_t)x->dims + 1, sizeof *x->graph.halves, e);
+    if (!x->graph.halves) return -1;
+    llm_parallel((size_t)((x->n + HELD - 1) / HELD), round_some, x);
+    return 0;
 }
 
 int llm_graph_extend(struct llm_index *x, struct llm_err *e)
@@ -361,15 +428,15 @@ int llm_graph_extend(struct llm_index *x, struct llm_err *e)
     struct batch b = {.x = x, .room = g->ef_build};
     uint8_t *levels = llm_alloc((size_t)full + 1, 1, "levels", e);
     for (int64_t row = 0; levels && row < full; row++) levels[row] = (uint8_t)level_of(x, row);
-    int status = levels ? make_room(x, full, levels, e) : -1;
+    int status = levels && llm_graph_hold(x, e) == 0 ? make_room(x, full, levels, e) : -1;
     b.rows = llm_alloc((size_t)largest, sizeof *b.rows, "a batch", e);
     b.candidates = b.rows ? llm_alloc((size_t)largest * (size_t)b.room, sizeof *b.candidates, "a batch", e) : NULL;
     b.found = b.candidates ? llm_alloc((size_t)largest, sizeof *b.found, "a batch", e) : NULL;
     b.pairs = b.found ? llm_alloc((size_t)largest * (size_t)g->m, sizeof *b.pairs, "a batch", e) : NULL;
     b.groups = b.pairs ? llm_alloc((size_t)largest * (size_t)g->m + 1, sizeof *b.groups, "a batch", e) : NULL;
     b.children = b.groups ? llm_calloc((size_t)full + 1, sizeof *b.children, "a batch", e) : NULL;
-    b.met = b.children ? make_met(x->n, e) : NULL;
-    if (!b.met) status = -1;
+    b.walkers = b.children ? make_walkers(x, largest + 2 * g->m, e) : NULL;
+    if (!b.walkers) status = -1;
     for (int t = 0; t < llm_pool_threads() && status == 0; t++) {
         if (!llm_scratch(t, (size_t)(largest + 2 * g->m) * sizeof(struct candidate))) status = llm_no_memory(e, "a batch");
     }
@@ -386,22 +453,30 @@ int llm_graph_extend(struct llm_index *x, struct llm_err *e)
     free(b.pairs);
     free(b.groups);
     free(b.children);
-    release_met(b.met);
+    release_walkers(b.walkers);
     return status;
 }
 
 /* ---- searching ---- */
 
+/* A search goes through blocks of queries: first each of them walks, then the rows that the walks of all found are compared exactly, in the order of
+ * the rows. So every page of a mapped file is read once for a block, and released. */
+enum { TOGETHER = 4096, PICKS = 256 /* rows of a work item */, RELEASED = 1024 /* rows for which pages are released */, TAIL = 64 };
+struct pick { uint32_t row, at; }; /* at: in `found` and `exact` */
 struct run {
     const struct llm_index *x;
     const struct llm_lookup *s;
-    const float *queries;       /* [m, dims] */
     struct llm_hit *hits;
-    int64_t *n_hits, ef;
-    struct met *met;
-    float *prepared;            /* [m, dims] */
-    double *square;             /* [m] */
+    int64_t *n_hits, ef, keep;
+    struct walker *walkers;
+    float *prepared;            /* [block, dims] */
+    double *square;             /* [block] */
     struct candidate *best;     /* of each thread [ef] */
+    uint32_t *found;            /* [block, keep]: rows */
+    float *exact;               /* [block, keep]: products with them */
+    int64_t *n_found;           /* [block] */
+    struct pick *picks;         /* [block * keep] */
+    int64_t n_picks;
 };
 
 static void search_one(void *arg, size_t q, int thread)
@@ -410,53 +485,124 @@ static void search_one(void *arg, size_t q, int thread)
     const struct llm_index *x = r->x;
     const float *v = r->prepared + (int64_t)q * x->dims;
     struct candidate *best = r->best + (int64_t)thread * r->ef;
-    struct llm_best out = {.hits = r->hits + (int64_t)q * r->s->k, .k = r->s->k};
-    bool l2 = x->metric == LLM_METRIC_L2;
-    int64_t n = walk(x, &x->graph.level[0], v, descend(x, v, 0, &r->met[thread]), r->ef, &r->met[thread], best);
-    for (int64_t i = 0; i < n; i++) {
-        if (!x->deleted[best[i].slot]) llm_best_offer(&out, (double)best[i].score - (l2 ? r->square[q] : 0), best[i].slot);
+    uint32_t *found = r->found + (int64_t)q * r->keep, rows[TAIL];
+    float near[TAIL];
+    int64_t n = walk(x, &x->graph.level[0], v, descend(x, v, 0, &r->walkers[thread]), r->ef, &r->walkers[thread], best), n_found = 0;
+    for (int64_t row = x->graph.n, some; row < x->n; row += some) {
+        some = x->n - row < TAIL ? x->n - row : TAIL;
+        for (int64_t i = 0; i < some; i++) rows[i] = (uint32_t)(row + i);
+        nearness(x, v, rows, some, near);
+        for (int64_t i = 0; i < some; i++) (void)put(best, &n, r->ef, (struct candidate){near[i], rows[i]});
     }
-    for (int64_t row = x->graph.n; row < x->n; row++) {
-        if (!x->deleted[row]) llm_best_offer(&out, (double)nearness(x, v, row) - (l2 ? r->square[q] : 0), row);
+    for (int64_t i = 0; i < n && n_found < r->keep; i++) {
+        if (!x->deleted[best[i].slot]) found[n_found++] = best[i].slot;
     }
-    r->n_hits[q] = out.n;
+    r->n_found[q] = n_found;
 }
 
-static int prepare(struct run *r, int64_t m, struct llm_err *e)
+static void rank_some(void *arg, size_t part, int thread)
+{
+    struct run *r = arg;
+    const struct llm_index *x = r->x;
+    const int64_t from = (int64_t)part * PICKS, to = from + PICKS < r->n_picks ? from + PICKS : r->n_picks;
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        const struct pick *p = &r->picks[i];
+        llm_k.search.exact(&r->exact[p->at], r->prepared + p->at / r->keep * x->dims, x->vectors, &p->row, 1, x->dims);
+    }
+    if (r->n_picks < RELEASED || !is_mapped(x)) return;
+    const int64_t first = r->picks[from].row, end = to < r->n_picks ? r->picks[to].row : x->n;
+    llm_pages_release_within(x->vectors + first * x->dims, (size_t)((end - first) * x->dims) * sizeof *x->vectors, 0);
+}
+
+static int by_row(const void *a, const void *b)
+{
+    const struct pick *p = a, *q = b;
+    if (p->row != q->row) return p->row < q->row ? -1 : 1;
+    return (p->at > q->at) - (p->at < q->at);
+}
+
+static int prepare(struct run *r, const float *queries, int64_t m, struct llm_err *e)
 {
     int64_t dims = r->x->dims;
     for (int64_t q = 0; q < m; q++) {
         double sum = 0;
-        for (int64_t k = 0; k < dims; k++) sum += (double)r->queries[q * dims + k] * (double)r->queries[q * dims + k];
+        for (int64_t k = 0; k < dims; k++) sum += (double)queries[q * dims + k] * (double)queries[q * dims + k];
         if (!isfinite((float)sum)) return llm_fail(e, EX_DATAERR, "expected a query of finite numbers");
         double scale = r->x->metric == LLM_METRIC_COSINE && sum > 0 ? 1 / sqrt(sum) : 1;
-        for (int64_t k = 0; k < dims; k++) r->prepared[q * dims + k] = (float)((double)r->queries[q * dims + k] * scale);
+        for (int64_t k = 0; k < dims; k++) r->prepared[q * dims + k] = (float)((double)queries[q * dims + k] * scale);
         r->square[q] = sum;
     }
     return 0;
 }
 
+/* Queries [at, at + m). */
+static void search_block(struct run *r, int64_t at, int64_t m)
+{
+    const struct llm_index *x = r->x;
+    llm_parallel((size_t)m, search_one, r);
+    r->n_picks = 0;
+    for (int64_t q = 0; q < m; q++) {
+        for (int64_t i = q * r->keep; i < q * r->keep + r->n_found[q]; i++) r->picks[r->n_picks++] = (struct pick){r->found[i], (uint32_t)i};
+    }
+    if (r->n_picks > 0) qsort(r->picks, (size_t)r->n_picks, sizeof *r->picks, by_row);
+    llm_parallel((size_t)((r->n_picks + PICKS - 1) / PICKS), rank_some, r);
+    for (int64_t q = 0; q < m; q++) {
+        struct llm_best out = {.hits = r->hits + (at + q) * r->s->k, .k = r->s->k};
+        for (int64_t i = q * r->keep; i < q * r->keep + r->n_found[q]; i++) {
+            double product = (double)r->exact[i];
+            bool l2 = x->metric == LLM_METRIC_L2;
+            llm_best_offer(&out, l2 ? -(r->square[q] + (double)x->lengths[r->found[i]] - 2 * product) : product, r->found[i]);
+        }
+        r->n_hits[at + q] = out.n;
+    }
+}
+
+int64_t llm_graph_ef(const struct llm_index *x, const struct llm_lookup *s)
+{
+    int64_t ef = s->ef > 0 ? s->ef : 2 * s->k;
+    if (s->ef == 0 && ef < FEWEST) ef = FEWEST;
+    if (ef < s->k) ef = s->k;
+    return x->n_deleted > 0 ? ef + ef / 2 : ef;
+}
+
 int llm_graph_search(const struct llm_index *x, const float *queries, int64_t m, const struct llm_lookup *s, struct llm_hit *hits, int64_t *n_hits,
                      struct llm_err *e)
 {
-    struct run r = {.x = x, .s = s, .queries = queries, .hits = hits, .n_hits = n_hits};
-    r.ef = s->ef > 0 ? s->ef : 2 * s->k;
-    if (s->ef == 0 && r.ef < FEWEST) r.ef = FEWEST;
-    if (r.ef < s->k) r.ef = s->k;
-    if (x->n_deleted > 0) r.ef += r.ef / 2;
-    r.prepared = llm_alloc((size_t)m * (size_t)x->dims, sizeof *r.prepared, "queries", e);
-    r.square = r.prepared ? llm_alloc((size_t)m, sizeof *r.square, "queries", e) : NULL;
-    r.best = r.square ? llm_alloc((size_t)llm_pool_threads() * (size_t)r.ef, sizeof *r.best, "a search", e) : NULL;
-    r.met = r.best ? make_met(x->n, e) : NULL;
-    int status = r.met ? prepare(&r, m, e) : -1;
-    if (status == 0) llm_parallel((size_t)m, search_one, &r);
+    struct run r = {.x = x, .s = s, .hits = hits, .n_hits = n_hits};
     int64_t live = x->n - x->n_deleted;
+    r.ef = llm_graph_ef(x, s);
+    r.keep = s->candidates > 0 ? s->candidates : 4 * s->k + 32;
+    if (r.keep < s->k) r.keep = s->k;
+    if (r.keep > r.ef) r.keep = r.ef;
+    int64_t block = TOGETHER * 64 / r.keep < 1 ? 1 : TOGETHER * 64 / r.keep;
+    if (block > TOGETHER) block = TOGETHER;
+    if (block > m) block = m;
+    size_t rows = (size_t)block * (size_t)r.keep;
+    r.prepared = llm_alloc((size_t)block * (size_t)x->dims, sizeof *r.prepared, "queries", e);
+    r.square = r.prepared ? llm_alloc((size_t)block, sizeof *r.square, "queries", e) : NULL;
+    r.best = r.square ? llm_alloc((size_t)llm_pool_threads() * (size_t)r.ef, sizeof *r.best, "a search", e) : NULL;
+    r.found = r.best ? llm_alloc(rows, sizeof *r.found, "a search", e) : NULL;
+    r.exact = r.found ? llm_alloc(rows, sizeof *r.exact, "a search", e) : NULL;
+    r.n_found = r.exact ? llm_alloc((size_t)block, sizeof *r.n_found, "a search", e) : NULL;
+    r.picks = r.n_found ? llm_alloc(rows, sizeof *r.picks, "a search", e) : NULL;
+    r.walkers = r.picks ? make_walkers(x, 0, e) : NULL;
+    int status = r.walkers ? 0 : -1;
+    for (int64_t at = 0; at < m && status == 0; at += block) {
+        int64_t n = m - at < block ? m - at : block;
+        status = prepare(&r, queries + at * x->dims, n, e);
+        if (status == 0) search_block(&r, at, n);
+    }
     for (int64_t q = 0; q < m && status == 0; q++) {
         if (n_hits[q] < s->k && n_hits[q] < live) status = llm_search_flat(x, queries + q * x->dims, 1, s, hits + q * s->k, n_hits + q, e);
     }
     free(r.prepared);
     free(r.square);
     free(r.best);
-    release_met(r.met);
+    free(r.found);
+    free(r.exact);
+    free(r.n_found);
+    free(r.picks);
+    release_walkers(r.walkers);
     return status;
 }

@@ -34,6 +34,7 @@ struct llm_graph {
     int64_t m, ef_build;   /* links of a new row at most, and candidates for them; m 0: there is no graph */
     int64_t n;             /* rows [0, n) are in the graph */
     uint32_t *parents;     /* [n] */
+    uint16_t *halves;      /* the index's vectors in BF16, once llm_graph_hold was called; not in files. NULL: walks round those in F32 */
     struct llm_graph_level level[LLM_GRAPH_LEVELS];
 };
 

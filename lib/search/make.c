@@ -130,7 +130,10 @@ int llm_index_merge(struct llm_index *out, const struct llm_index *x, const stru
     if (status == 0 && x && x->graph.m > 0 && x->graph.m == out->graph.m) {
         bool stays = true; /* rows that are in the graph keep their places in front: it is continued */
         for (int64_t i = 0; i < x->graph.n && stays; i++) stays = i < out->n && !from[i].added && from[i].row == i;
-        if (stays) out->graph = x->graph;
+        if (stays) {
+            out->graph = x->graph;
+            out->graph.halves = NULL;
+        }
     }
     free(from);
     if (status == 0 && out->graph.m > 0) status = llm_graph_extend(out, e);

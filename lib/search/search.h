@@ -26,6 +26,9 @@ void llm_best_offer(struct llm_best *b, double score, int64_t row);
 int llm_search_flat(const struct llm_index *x, const float *queries, int64_t m, const struct llm_lookup *s, struct llm_hit *hits, int64_t *n_hits,
                     struct llm_err *e) LLM_MUST_CHECK;
 
+/* Says that m queries are about to come. If they are enough to pay for it, the vectors that walks read are copied to memory, rounded to BF16. The
+ * hits have the same bits without. 0 or -1. */
+int llm_index_expect(struct llm_index *x, int64_t m, const struct llm_lookup *s, struct llm_err *e) LLM_MUST_CHECK;
 /* By the graph, if x has one and s->allowed is NULL; else llm_search_flat. */
 int llm_index_search(const struct llm_index *x, const float *queries, int64_t m, const struct llm_lookup *s, struct llm_hit *hits, int64_t *n_hits,
                struct llm_err *e) LLM_MUST_CHECK;

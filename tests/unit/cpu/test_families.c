@@ -355,12 +355,57 @@ static void test_sum_squares(void **state)
     }
 }
 
+/* Rows out of order, each alone and many together; one of them ends at a guard page. */
+static void search_one(int64_t dims)
+{
+    enum { ROWS = 11 };
+    static const uint32_t rows[ROWS] = {10, 3, 3, 0, 7, 1, 9, 2, 8, 4, 6};
+    const struct llm_search_kernels *k = &llm_k.search;
+    const size_t all = (size_t)dims * ROWS;
+    float *data = noisy(all, 1), *v = noisy((size_t)dims, 2), y[ROWS], z[ROWS], one;
+    uint16_t *halves = guarded(all * sizeof *halves);
+    llm_k.elementwise.to_bf16(halves, data, all);
+    for (int64_t n = 0; n <= ROWS; n++) {
+        k->exact(y, v, data, rows, n, dims);
+        scalar.search.exact(z, v, data, rows, n, dims);
+        close_to(y, z, (size_t)n, 1e-5, "search, exact");
+        k->bf16(y, v, halves, rows, n, dims);
+        scalar.search.bf16(z, v, halves, rows, n, dims);
+        close_to(y, z, (size_t)n, 1e-5, "search, bf16");
+        k->rounded(z, v, data, rows, n, dims);
+        assert_memory_equal(y, z, (size_t)n * sizeof *y);
+    }
+    for (int i = 0; i < ROWS; i++) {
+        k->bf16(&one, v, halves, rows + i, 1, dims);
+        assert_true(one == y[i]);
+    }
+    for (int64_t from = 0; from < dims; from += 3) {
+        for (float limit = -1; limit < 1.5f; limit += 0.25f) {
+            int64_t i = from;
+            while (i < dims && v[i] < limit) i++;
+            assert_int_equal(k->reaches(v, from, dims, limit), i);
+        }
+    }
+    guarded_release(data, all * sizeof *data);
+    guarded_release(v, (size_t)dims * sizeof *v);
+    guarded_release(halves, all * sizeof *halves);
+}
+
+static void test_search(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa) {
+        for (int64_t dims = 1; dims < LONGEST; dims += dims < 70 ? 1 : 13) search_one(dims);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementwise), cmocka_unit_test(test_dropout_numbers), cmocka_unit_test(test_random_blocks),
         cmocka_unit_test(test_rows), cmocka_unit_test(test_column_sums),
-        cmocka_unit_test(test_optimizers), cmocka_unit_test(test_adam_limits), cmocka_unit_test(test_blend), cmocka_unit_test(test_sum_squares)};
+        cmocka_unit_test(test_optimizers), cmocka_unit_test(test_adam_limits), cmocka_unit_test(test_blend), cmocka_unit_test(test_sum_squares),
+        cmocka_unit_test(test_search)};
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     llm_isas[0].fill(&scalar);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "base/rng.h"
 #include "cpu/pool.h"
+#include "search/graph.h"
 #include "search/search.h"
 #include "search/words.h"
 
@@ -83,6 +84,51 @@ static void finds_the_nearest(void **state)
             }
             llm_index_release(&x);
         }
+    }
+}
+
+/* A walk finds the same with and without the vectors that are held in BF16, alone and among others; scores are of the vectors in F32. */
+static void walks_agree(void **state)
+{
+    float q[M * DIMS];
+    struct llm_hit hits[2][M * K], alone[K];
+    int64_t n[2][M], one;
+    struct llm_err e = {0};
+    uint64_t random = 5;
+    (void)state;
+    for (int i = 0; i < M * DIMS; i++) q[i] = draw(&random);
+    for (int metric = 0; metric < 3; metric++) {
+        struct llm_index x;
+        make(&x, (enum llm_metric)metric, LLM_COARSE_F32);
+        x.graph.m = 8;
+        x.graph.ef_build = 100;
+        assert_int_equal(llm_graph_extend(&x, &e), 0);
+        assert_int_equal(llm_graph_check(&x, &e), 0);
+        assert_true(x.graph.n < N); /* some rows are of the tail */
+        const struct llm_lookup s = {.k = K, .ef = 200};
+        for (int held = 1; held >= 0; held--) {
+            assert_true((x.graph.halves != NULL) == held);
+            assert_int_equal(llm_index_search(&x, q, M, &s, hits[held], n[held], &e), 0);
+            for (int i = 0; i < M; i++) {
+                assert_int_equal(n[held][i], K);
+                assert_int_equal(llm_index_search(&x, q + i * DIMS, 1, &s, alone, &one, &e), 0);
+                for (int j = 0; j < K; j++) {
+                    const struct llm_hit *h = &hits[held][i * K + j];
+                    assert_true(h->row == alone[j].row && h->score == alone[j].score);
+                    assert_true(h->row == hits[1][i * K + j].row && h->score == hits[1][i * K + j].score);
+                    assert_true(fabs(h->score - score(&x, q + i * DIMS, h->row)) < 2e-5);
+                }
+                int better = 0; /* rows beyond the last hit's score: a walk of 200 rows misses at most one of 611 */
+                for (int row = 0; row < N; row++) better += score(&x, q + i * DIMS, row) > hits[held][i * K + K - 1].score + 4e-5;
+                assert_true(better <= K);
+            }
+            x.graph.halves = NULL; /* the memory stays the index's */
+        }
+        assert_int_equal(llm_index_expect(&x, 1, &s, &e), 0);
+        assert_null(x.graph.halves); /* one query does not pay for them */
+        assert_int_equal(llm_index_expect(&x, N, &s, &e), 0);
+        assert_non_null(x.graph.halves);
+        llm_index_release(&x);
     }
 }
 
@@ -163,7 +209,7 @@ int main(void)
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_the_nearest), cmocka_unit_test(only_allowed_rows), cmocka_unit_test(ids_are_in_order),
+        cmocka_unit_test(finds_the_nearest), cmocka_unit_test(walks_agree), cmocka_unit_test(only_allowed_rows), cmocka_unit_test(ids_are_in_order),
         cmocka_unit_test(ranks_are_fused), cmocka_unit_test(words_by_hand)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     llm_pool_stop();
