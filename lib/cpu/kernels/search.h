@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* out[i] = v · row rows[i] of `data` [*, dims], for n rows. Rows are read 4 at a time, and the next 4 are prefetched meanwhile. A sum's terms are added in two
- * interleaved chains of vectors, which are then joined. So its order depends on dims alone. */
+/* out[i] = v · row rows[i] of `data` [*, dims], for n rows. While rows of a walk are read, 4 at a time, the next 4 are prefetched. A sum's terms are
+ * added in two interleaved chains of vectors, which are then joined. So its order depends on dims alone. */
 typedef void (*llm_search_dots)(float *out, const float *v, const void *data, const uint32_t *rows, int64_t n, int64_t dims);
 
 struct llm_search_kernels {
