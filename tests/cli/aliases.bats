@@ -36,7 +36,7 @@ llm-bench kernels: : --output
 llm-bench comm: : --output
 llm-bench cost: : --output
 llm-bench comm: : --output
-llm-bench quality: --model --base --base-logits --knn --tokenizer operand: --output
+llm-bench quality: --model --base --against --base-logits --knn --tokenizer operand: --output
 llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --items
 llm-bench steer: operand: --output
 llm-bench dictionary: --model operand: --output

@@ -328,6 +328,8 @@ cell() {
 
 @test "the commands of the manual's EXAMPLES run" {
     llm-quantize -q -t bf16 "$M" model.llm
+    llm-quantize -q -t q4_0 "$M" kl.gguf
+    llm-quantize -q -t q5_0 "$M" gptq.gguf
     cp "$D/ab.txt" held-out.txt
     mkdir runs # with the logs of 16 runs
     for n in 1e6 4e6 2e7 1e8; do
@@ -335,7 +337,7 @@ cell() {
             awk -v n=$n -v d=$d 'BEGIN { printf "{\"step\": 9, \"parameters\": %d, \"tokens\": %d, \"val_loss\": %.9f}\n", n, d, 1.7 + 400 / n ^ .34 + 400 / d ^ .28 }'
         done
     done | awk '{ print > "runs/" NR ".jsonl" }'
-    manual_examples llm-bench 8
+    manual_examples llm-bench 9
 }
 
 @test "kernels --peaks: loops that read operands beside those of registers; what the host gives of the processors" {
