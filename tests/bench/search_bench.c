@@ -1,7 +1,7 @@
 /* Flat searches against the machine: one query beside a read of the same bytes, many queries beside the peak of FP32 products.
  *
  *   make build/libllm.a && cc -O2 -march=native -D_GNU_SOURCE -Ilib -o build/search_bench tests/bench/search_bench.c build/libllm.a \
- *       -lzstd -ljansson -lxxhash -lcrypto -lpcre2-8 -lutf8proc -lpng -ljpeg -lm -lpthread && build/search_bench INDEX THREADS [QUERIES]
+ *       -lzstd -ljansson -lxxhash -lnettle -lpcre2-8 -lutf8proc -lpng -ljpeg -lm -lpthread && build/search_bench INDEX THREADS [QUERIES]
  *
  * INDEX is an index of F32 vectors, stored plain; its first rows are the queries [1000]. Turns alternate; medians of nine
  * turns and of their ratios. */
