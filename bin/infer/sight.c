@@ -166,7 +166,8 @@ int sight_open(struct session *s, struct llm_err *e)
     size_t n = 0;
     const struct llm_tokenizer *t = sight_is(s) ? s->model->tokenizer : NULL;
     const char *piece = t ? llm_tokenizer_piece(t, (int32_t)s->model->config.projector.image_token, &n) : NULL;
-    return piece ? llm_buf_put(&s->placeholder, piece, n, e) < 0 || llm_buf_put(&s->placeholder, "", 1, e) < 0 ? -1 : 0 : 0;
+    if (!piece) return 0;
+    return llm_buf_put(&s->placeholder, piece, n, e) < 0 || llm_buf_put(&s->placeholder, "", 1, e) < 0 ? -1 : 0;
 }
 
 /* A picture as it was read: at `at` of the pixels' floats its own, or its embeddings if `given`; the tokens that stand for it (llm_picture_text). */

@@ -124,7 +124,8 @@ bool llm_weight_takes_panels(const struct llm_weight *w, enum llm_compute comput
     return compute == LLM_COMPUTE_BF16 && llm_k.gemm.bf16.pack_b_from_a && !gemm_q_of(w->dtype) && w->dtype != LLM_ZERO;
 }
 
-/* Packs x, unless the kernel reads it as it is. */
+/* Packs x, unless the kernel reads it as it is. The family's own kernel may round plain rows (llm_gemm.rounds); the kernel of two-of-four weights
+ * needs rows that pack_a has rounded. */
 static int pack_activations(struct product *p, struct llm_err *e)
 {
     bool narrow = p->g->rounds;

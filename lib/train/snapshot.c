@@ -318,8 +318,9 @@ static void path_of(const struct llm_snapshots *s, int64_t step, int part, char 
     snprintf(path, PATH_MAX, "%s/%s", s->folder, name);
 }
 
-/* Decides which rank keeps a copy of each part: of those that do not see this rank's folder, the first after those that do, so that the ranks of one
- * machine have their copies at different ranks of the next. */
+/* Decides which rank keeps a copy of each part. Candidates are the ranks that do not see this rank's folder, in ascending order from this rank's own
+ * number plus the number of ranks that share its folder; the first candidate is chosen. So the ranks of one machine have their copies at different
+ * ranks of the next machine. */
 static int find_neighbours(struct llm_snapshots *s, struct llm_err *e)
 {
     const int n = llm_comm_size(s->comm), rank = llm_comm_rank(s->comm);
