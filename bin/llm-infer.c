@@ -275,11 +275,12 @@ static int load(struct session *s, struct llm_err *e)
     }
     if (sees && a->images.n == 0) return llm_fail(e, EX_UNAVAILABLE, "%s: %s reads pictures: expected --image", a->model, type);
     if (sees && a->plan) return llm_fail(e, EX_UNAVAILABLE, "%s: --plan is of models that read text, found %s", a->model, type);
-    bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->rerank && !a->logits && !a->ref_logprobs
+    const bool keeps = sees && a->kv_out && !a->chat && !a->logits; /* the keys of a picture */
+    bool generates = !keeps && !a->plan && !a->embed && !a->classify && !a->score_reward && !a->rerank && !a->logits && !a->ref_logprobs
                      && a->export.n == 0;
     if (generates && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
-    bool continues = a->score || a->ref_logprobs || a->chat || a->kv_in || a->kv_out || a->top > 0
-                     || (a->logits && s->model->config.num_encoder_layers > 0);
+    bool continues = !keeps && (a->score || a->ref_logprobs || a->chat || a->kv_in || a->kv_out || a->top > 0
+                                || (a->logits && s->model->config.num_encoder_layers > 0));
     if (continues && llm_model_must_continue(s->model, e) < 0) return llm_in(e, "%s", a->model);
     const struct llm_predictor *predictor = llm_predictor_of(s->model);
     if (!predictor->has_states && (a->embed || a->kv_out || a->kv_in)) {

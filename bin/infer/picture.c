@@ -1,10 +1,11 @@
-/* --image: vectors or classes of pictures. */
+/* --image: vectors, classes or caches of pictures. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include "bin/infer/infer.h"
 #include "bin/infer/sight.h"
 #include "infer/embed.h"
+#include "infer/kvpicture.h"
 #include "io/message.h"
 
 struct run {
@@ -41,9 +42,35 @@ static int take(void *arg, const float *pixels, int64_t n, const struct llm_crop
     return llm_writer_message(r->w, "embeddings", r->meta, &t, 1, e);
 }
 
+/* The cache of the one picture. */
+struct cache { struct session *s; struct llm_kv_file file; };
+
+static int see(void *arg, const float *pixels, int64_t n, const struct llm_crops *k, struct llm_err *e)
+{
+    (void)k; /* one crop each */
+    struct cache *c = arg;
+    if (n > 1 || c->file.n > 0) return llm_fail(e, EX_DATAERR, "expected one picture for --kv-out, found more");
+    return llm_kv_file_see(&c->file, &c->s->engine, pixels, c->s->a->trace_queries, e);
+}
+
+static int write_cache(struct session *s, struct llm_err *e)
+{
+    struct cache c = {.s = s};
+    int status = 0;
+    for (size_t i = 0; i < s->a->images.n && status == 0; i++) status = sight_read(s, s->a->images.v[i], see, &c, e);
+    struct llm_output *o = status == 0 ? llm_output_open(s->a->kv_out, true, e) : NULL;
+    if (!o) status = -1;
+    if (status == 0) status = llm_kv_file_save(&c.file, o, e);
+    if (status == 0) status = llm_output_commit(o, e);
+    else llm_output_abandon(o);
+    llm_kv_file_release(&c.file);
+    return status;
+}
+
 int run_pictures(struct session *s, struct llm_err *e)
 {
     struct run r = {.s = s};
+    if (s->a->kv_out) return write_cache(s, e);
     enum llm_table_form form = classes_begin(s, &r.table, true);
     int status = 0;
     if (s->a->embed) {

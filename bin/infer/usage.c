@@ -169,9 +169,9 @@ static void check_pictures(const struct args *a, const char *operand, bool fills
     if (for_vectors && (prompted || a->jsonl || fills_in || a->kv_in || a->kv_out || a->n > 0)) {
         llm_usage(&infer_cli, "--image is the prompt of --embed or --classify: expected no other, no cache and no -n");
     }
-    if (a->images.n > 0 && !for_vectors && (owners > a->logits || a->top > 0 || a->jsonl || fills_in || a->kv_in || a->kv_out || a->echo)) {
-        llm_usage(&infer_cli, "--image goes with --embed or --classify, or with text, --chat or --logits: expected no other output, no cache and "
-                              "no --echo; lines of --jsonl name their own pictures");
+    if (a->images.n > 0 && !for_vectors && (owners > a->logits || a->top > 0 || a->jsonl || fills_in || a->kv_in || a->echo)) {
+        llm_usage(&infer_cli, "--image goes with --embed or --classify, or with text, --chat or --logits: expected no other output, no --kv-in "
+                              "and no --echo; lines of --jsonl name their own pictures");
     }
 }
 

@@ -12,12 +12,13 @@
 #include "measure/heatmap_html.h"
 #include "measure/heatmap_text.h"
 #include "measure/kv.h"
+#include "model/config/picture.h"
 
 struct args {
     struct llm_common common;
-    int64_t layer, head;
+    int64_t layer, head, query;
     int grid, show;
-    const char *html;
+    const char *html, *image, *model;
     struct picture_args picture;
 };
 static const struct llm_opt options[] = {
@@ -28,12 +29,19 @@ static const struct llm_opt options[] = {
     PICTURE_OPTIONS(struct args, picture),
     {0, "html", "FILE", "also write a page with the map, which shows both tokens and the number under the pointer", LLM_OUTPUT,
      offsetof(struct args, html), 0, 0, NULL},
+    {0, "image", "FILE", "maps of the patches of FILE, the picture (PNG, JPEG) that the model read, laid on it", LLM_INPUT,
+     offsetof(struct args, image), 0, 0, NULL},
+    {0, "for", "MODEL", "with --image: cut and resize the picture as MODEL's preprocessor_config.json says", LLM_INPUT,
+     offsetof(struct args, model), 0, 0, NULL},
+    {0, "query", "N", "with --image: map the attention of the token at position N [the mean of the traced queries]", LLM_INT,
+     offsetof(struct args, query), 0, INT32_MAX, NULL},
     {0}};
 const struct llm_cli kv_attention_cli = {
     .name = "llm-kvinspect attention", .summary = "Show where the traced queries of a head look: a table, a heat map, a page, or text.",
     .usage = "[OPTION]... [FILE]",
     .options = options, .operands = LLM_OPERANDS_INPUT, .foreign = kv_foreign,
-    .examples = "llm-kvinspect attention -l 5 --head 3 -T model.llm --png head.png --html head.html cache.kv\n"
+    .examples = "llm-kvinspect attention -l 11 --image cat.png --for vit --query 0 --grid --png heads.png cat.kv\n"
+                "llm-kvinspect attention -l 5 --head 3 -T model.llm --png head.png --html head.html cache.kv\n"
                 "llm-kvinspect attention -l 5 --grid -T model.llm --svg heads.svg cache.kv",
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG | LLM_COMMON_THREADS};
 
@@ -43,7 +51,93 @@ struct maps {
     int64_t step_x, step_y, rows, cols; /* of a cell; cells of a map */
     float *cells;               /* [n, rows, cols]; NULL: nothing is drawn */
     struct llm_kv_gaze *gazes;  /* [n, n_queries] */
+    struct llm_image picture;   /* --image: as the model read it, grey; rgb NULL: the maps are of tokens */
+    struct llm_patches patches; /* of the picture */
 };
+
+/* ---- maps over a picture ---- */
+
+/* The upper left side x side pixels of the whole picture among the crops, whose samples are 0 to 255. They are grey, so that all colours are those of
+ * the map. */
+static int copy_grey(const struct llm_image_processor *p, const struct llm_pixels *px, int64_t side, struct llm_image *out, struct llm_err *e)
+{
+    const int64_t area = px->width * px->height;
+    const float *whole = p->cut == LLM_IMAGE_TILES ? px->v + (px->crops.n - 1) * 3 * area : px->v;
+    if (side > px->width || side > px->height) {
+        return llm_fail(e, EX_DATAERR, "expected a crop of at least %" PRId64 " x %" PRId64 " pixels, found %" PRId64 " x %" PRId64, side, side,
+                        px->width, px->height);
+    }
+    if (llm_image_alloc(out, side, side, e) < 0) return -1;
+    for (int64_t i = 0; i < side * side; i++) {
+        const float *from = whole + i / side * px->width + i % side;
+        memset(out->rgb + 3 * i, (int)lrint(.299 * (double)from[0] + .587 * (double)from[area] + .114 * (double)from[2 * area]), 3);
+    }
+    return 0;
+}
+
+/* Reads the picture as the model read it, and finds its patches among the tokens. 0 or -1. */
+static int open_picture(struct maps *m, const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
+{
+    struct llm_image_processor p;
+    struct llm_pixels px = {0};
+    struct llm_image im = {0};
+    struct llm_file *file = NULL;
+    int status = llm_image_processor_load(a->model, &p, e);
+    if (status == 0 && !(file = llm_file_open(a->image, e))) status = -1;
+    if (status == 0) status = llm_image_read(file, &im, e);
+    p.rescale = p.normalise = false; /* samples stay 0 to 255 */
+    if (status == 0 && llm_image_process(&p, &im, &px, e) < 0) status = llm_in(e, "%s", a->image);
+    if (status == 0) status = llm_picture_patches(&f->config, &px.crops, f->ids, f->n, &m->patches, e);
+    if (status == 0) status = copy_grey(&p, &px, m->patches.pixels, &m->picture, e);
+    m->rows = m->cols = m->patches.side;
+    llm_file_close(file);
+    llm_image_release(&im);
+    llm_pixels_release(&px);
+    return status;
+}
+
+/* The number of the traced query at a position; -1: all of them. 0 or -1. */
+static int find_query(const struct llm_kv_file *f, int64_t position, int64_t *query, struct llm_err *e)
+{
+    const int64_t first = f->n - f->n_queries;
+    for (*query = f->n_queries - 1; *query >= 0 && position >= 0 && f->positions[first + *query] != position;) --*query;
+    if (position < 0) *query = -1;
+    if (position < 0 || *query >= 0 || f->n_queries == 0) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--query: expected a position that was traced, from %" PRId32 " to %" PRId32 ", found %" PRId64,
+                    f->positions[first], f->positions[f->n - 1], position);
+}
+
+/* cells [rows * cols] = of the probabilities [n_queries, n], those of the patches: one query's, or the mean of all traced queries; NaN for a patch
+ * that none of them sees. */
+static void over_patches(const struct llm_kv_file *f, const struct maps *m, int64_t query, const float *p, float *cells)
+{
+    for (int64_t i = 0; i < m->rows * m->cols; i++) {
+        double sum = 0;
+        int64_t n = 0;
+        for (int64_t r = query < 0 ? 0 : query; r < (query < 0 ? f->n_queries : query + 1); r++) {
+            const float x = p[r * f->n + m->patches.token[i]];
+            if (isnan(x)) continue;
+            sum += (double)x;
+            n++;
+        }
+        cells[i] = n > 0 ? (float)(sum / (double)n) : (float)NAN;
+    }
+}
+
+/* The map of one head over the picture. 0 or -1. */
+static int look_at_picture(const struct llm_kv_file *f, const struct maps *m, const struct args *a, int64_t i, struct llm_err *e)
+{
+    int64_t query;
+    if (find_query(f, a->query, &query, e) < 0) return -1;
+    float *p = llm_alloc((size_t)f->n_queries, (size_t)f->n * sizeof *p, "an attention map", e);
+    const struct llm_kv_map map = {1, 1, p, m->gazes + i * f->n_queries};
+    int status = p ? llm_kv_attention(f, a->layer, m->first < 0 ? -1 : m->first + i, &map, e) : -1;
+    if (status == 0) over_patches(f, m, query, p, m->cells + i * m->rows * m->cols);
+    free(p);
+    return status;
+}
+
+/* ---- tables and pictures ---- */
 
 /* The likeliest keys of each query. */
 static int print(const struct llm_kv_file *f, const struct maps *m, const struct args *a, struct llm_err *e)
@@ -97,11 +191,18 @@ static int draw(const struct llm_kv_file *f, const struct maps *m, const struct 
     else if (a->head < 0) snprintf(title, sizeof title, "Attention of layer %" PRId64 ", mean of its heads", a->layer);
     else snprintf(title, sizeof title, "Attention of layer %" PRId64 ", head %" PRId64, a->layer, a->head);
     snprintf(subtitle, sizeof subtitle, "%s; %" PRId64 " queries, %" PRId64 " keys", f->config.model_type, f->n_queries, f->n);
-    const struct llm_heatmap h = {
+    struct llm_heatmap h = {
         .title = title, .subtitle = subtitle, .value = "probability", .v = m->cells, .scale = scales[a->picture.scale],
         .n_panels = m->n, .panels = a->grid ? names : NULL,
         .x = {.n = f->n, .step = m->step_x, .name = "key", .labels = labels, .numbers = f->positions, .numbered = labels != NULL},
         .y = {.n = f->n_queries, .step = m->step_y, .name = "query", .labels = labels ? labels + first : NULL, .numbers = f->positions + first}};
+    if (m->picture.rgb) {
+        h.x = (struct llm_heatmap_axis){.n = m->cols, .name = "patch column"};
+        h.y = (struct llm_heatmap_axis){.n = m->rows, .name = "patch row"};
+        h.under = &m->picture;
+        if (a->query >= 0) snprintf(subtitle, sizeof subtitle, "%s; query %" PRId64, f->config.model_type, a->query);
+        else snprintf(subtitle, sizeof subtitle, "%s; mean of %" PRId64 " queries", f->config.model_type, f->n_queries);
+    }
     if (status == 0) status = write_pictures(&a->picture, &h, e);
     if (status == 0 && a->html) status = write_picture(a->html, &h, llm_heatmap_html, false, e);
     if (status == 0 && a->show) status = print_map(&h, a, e);
@@ -124,15 +225,22 @@ static int attention(const struct llm_kv_file *f, const struct args *a, struct l
     m.step_y = f->n_queries > 0 ? llm_heatmap_step(f->n_queries, (m.n + across - 1) / across) : 1;
     m.rows = (f->n_queries + m.step_y - 1) / m.step_y;
     m.cols = (f->n + m.step_x - 1) / m.step_x;
-    if (drawn) m.cells = llm_calloc((size_t)(m.n * m.rows), (size_t)m.cols * sizeof *m.cells, "an attention map", e);
+    int status = a->image ? open_picture(&m, f, a, e) : 0;
+    if (status == 0 && drawn) m.cells = llm_calloc((size_t)(m.n * m.rows), (size_t)m.cols * sizeof *m.cells, "an attention map", e);
     m.gazes = llm_calloc((size_t)m.n, (size_t)f->n_queries * sizeof *m.gazes, "an attention map", e);
-    int status = m.gazes && (m.cells || !drawn) ? 0 : -1;
+    if (!m.gazes || (drawn && !m.cells)) status = -1;
     for (int64_t i = 0; i < m.n && status == 0; i++) {
+        if (a->image) {
+            status = look_at_picture(f, &m, a, i, e);
+            continue;
+        }
         const struct llm_kv_map map = {m.step_x, m.step_y, drawn ? m.cells + i * m.rows * m.cols : NULL, m.gazes + i * f->n_queries};
         status = llm_kv_attention(f, a->layer, m.first < 0 ? -1 : m.first + i, &map, e);
     }
     if (status == 0 && drawn) status = draw(f, &m, a, e);
     if (status == 0 && !a->show) status = print(f, &m, a, e);
+    llm_image_release(&m.picture);
+    free(m.patches.token);
     free(m.cells);
     free(m.gazes);
     return status;
@@ -140,11 +248,15 @@ static int attention(const struct llm_kv_file *f, const struct args *a, struct l
 
 int kv_attention(int argc, char **argv, struct llm_err *e)
 {
-    struct args a = {.head = -1};
+    struct args a = {.head = -1, .query = -1};
     struct llm_kv_file f = {0};
     const char *path = one_operand(&kv_attention_cli, llm_cli_parse(&kv_attention_cli, &a, argc, argv), argc, argv);
     llm_config_force(a.common.force_config);
     if (a.grid && a.head >= 0) llm_usage(&kv_attention_cli, "--grid has all heads: it does not go with --head");
+    if (a.image && !a.html && !a.show && !wants_picture(&a.picture)) llm_usage(&kv_attention_cli, "--image needs --png, --svg, --html or --show");
+    if (!a.image != !a.model) llm_usage(&kv_attention_cli, "--image and --for go together: expected both, found --%s", a.image ? "image" : "for");
+    if (a.query >= 0 && !a.image) llm_usage(&kv_attention_cli, "--query goes with --image");
+    if (a.image && a.picture.tokenizer) llm_usage(&kv_attention_cli, "--tokenizer labels tokens: it does not go with --image");
     if (a.show && (a.common.json || a.common.format)) {
         llm_usage(&kv_attention_cli, "--show prints a map in place of the table: expected no --json or --format");
     }

@@ -28,6 +28,7 @@ static int print(const struct llm_kv_file *f, const struct args *a, struct llm_e
 {
     static const char *const columns[] = {"type", "here", "bytes_per_token_and_layer", "bytes_per_token", "bytes", "bytes_at_full_context",
                                           "state_bytes", NULL};
+    if (f->config.bidirectional) return llm_fail(e, EX_DATAERR, "expected a cache of a text, found one of a picture (%s)", f->config.model_type);
     char *here = llm_kv_file_types(f, e);
     bool one = false;
     struct llm_table t;

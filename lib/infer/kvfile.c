@@ -32,6 +32,12 @@ static const char *key_name(const struct llm_state_shape *s)
     return s->d_v > 0 ? "k" : "latent";
 }
 
+struct llm_state_shape llm_kv_file_shape(const struct llm_config *c, int64_t layer)
+{
+    if (c->patch_size == 0) return llm_model_state(c, layer);
+    return (struct llm_state_shape){.n_kv_heads = c->num_key_value_heads, .d_k = c->head_dim, .d_v = c->head_dim, .source = layer};
+}
+
 /* Whether the layer has keys and values of its own. */
 static bool has_keys(const struct llm_state_shape *s, int64_t layer)
 {
@@ -149,7 +155,7 @@ static int take_layers(struct llm_kv_file *f, struct llm_err *e)
     f->layers = llm_calloc((size_t)f->config.num_hidden_layers, sizeof *f->layers, "a cache", e);
     if (!f->layers) return -1;
     f->n_layers = f->config.num_hidden_layers;
-    for (int64_t l = 0; l < f->n_layers; l++) f->layers[l].shape = llm_model_state(&f->config, l);
+    for (int64_t l = 0; l < f->n_layers; l++) f->layers[l].shape = llm_kv_file_shape(&f->config, l);
     return 0;
 }
 
@@ -467,13 +473,16 @@ int llm_kv_file_write(const struct llm_kv *kv, struct llm_model *m, struct llm_o
     size_t room = (size_t)layers * LAYER_TENSORS + 2;
     json_t *meta = metadata_of(m, e);
     struct out_list l = {llm_calloc(room, sizeof *l.v, "a cache to write", e), llm_calloc(room, sizeof *l.names, "a cache to write", e), 0};
-    int32_t *positions = llm_alloc((size_t)kv->n, sizeof *positions, "positions", e);
+    int32_t *positions = llm_alloc(2 * (size_t)kv->n, sizeof *positions, "positions", e), *ids = positions ? positions + kv->n : NULL;
     int bad = !meta || !l.v || !l.names || !positions ? -1 : 0;
     for (int64_t i = 0; !bad && i < layers; i++) bad = add_layer(&l, kv, i, m->config.num_attention_heads, traced, e);
     size_t owned = l.n;
     if (!bad) {
-        for (int64_t i = 0; i < kv->n; i++) positions[i] = (int32_t)i;
-        l.v[l.n++] = (struct llm_tensor_out){"ids", LLM_I32, 1, {kv->n}, kv->ids};
+        for (int64_t i = 0; i < kv->n; i++) {
+            positions[i] = (int32_t)i;
+            ids[i] = kv->ids[i] < m->config.vocab_size ? kv->ids[i] : (int32_t)m->config.projector.image_token; /* ids of pictures: infer/album.h */
+        }
+        l.v[l.n++] = (struct llm_tensor_out){"ids", LLM_I32, 1, {kv->n}, ids};
         l.v[l.n++] = (struct llm_tensor_out){"positions", LLM_I32, 1, {kv->n}, positions};
         bad = put(meta, &l, o, e);
     }
@@ -543,6 +552,7 @@ const char *llm_kv_file_unevictable(const struct llm_config *c)
 {
     if (c->num_encoder_layers > 0) return "it is an encoder-decoder";
     if (c->num_latents > 0) return "it is a Perceiver";
+    if (c->bidirectional) return "its tokens see one another in both directions";
     if (c->mixer == LLM_MIXER_HYENA) return "its convolutions are sums over all tokens";
     if (c->dual_chunk_size > 0) return "dual chunk attention rotates by chunks of positions";
     if (c->position == LLM_POSITION_BUCKETS) return "its attention adds a bias for distances";

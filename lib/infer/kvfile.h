@@ -28,6 +28,8 @@ struct llm_kv_file {
     int64_t n_queries;          /* queries of the last tokens, 0 when not traced */
 };
 
+/* What files have of a layer: what a model keeps of it (llm_model_state), or the keys and values of a vision transformer, which keeps nothing. */
+struct llm_state_shape llm_kv_file_shape(const struct llm_config *c, int64_t layer);
 /* Reads and checks a cache ("-": stdin). 0 or -1; release either way. Zero-initialise `f`. */
 int llm_kv_file_read(struct llm_kv_file *f, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 void llm_kv_file_release(struct llm_kv_file *f);

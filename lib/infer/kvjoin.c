@@ -14,8 +14,12 @@ static bool has_state(const struct llm_kv_file *f)
     return false;
 }
 
-static int refuse_evicted(const struct llm_kv_file *f, struct llm_err *e)
+/* Refuses caches that are not the keys of all tokens of a text. */
+static int refuse_others(const struct llm_kv_file *f, struct llm_err *e)
 {
+    if (f->config.bidirectional) {
+        return llm_fail(e, EX_DATAERR, "expected a cache of a text, found one of a picture (%s), whose tokens see one another", f->config.model_type);
+    }
     return f->evicted ? llm_fail(e, EX_DATAERR, "expected a cache with the keys of all tokens, found an evicted one") : 0;
 }
 
@@ -37,7 +41,7 @@ static size_t query_bytes(const struct llm_kv_file *f, int64_t layer)
 int llm_kv_file_cut(struct llm_kv_file *f, int64_t from, int64_t to, struct llm_err *e)
 {
     int64_t n = to - from, first = f->n - f->n_queries, traced = to - (from > first ? from : first);
-    if (refuse_evicted(f, e) < 0) return -1;
+    if (refuse_others(f, e) < 0) return -1;
     if (n < f->n && has_state(f)) {
         return llm_fail(e, EX_DATAERR, "expected to keep all %" PRId64 " tokens: the state of a recurrent model is that after the last", f->n);
     }
@@ -155,7 +159,7 @@ static int check_part(const struct llm_kv_file *parts, int64_t i, int64_t at, st
 {
     const struct llm_kv_file *f = &parts[i], *a = &parts[0];
     const char *why = fixed(&f->config);
-    if (refuse_evicted(f, e) < 0) return -1;
+    if (refuse_others(f, e) < 0) return -1;
     if (has_state(f)) {
         return llm_fail(e, EX_DATAERR, "expected keys of attention, found the state of a recurrent model, which is that after its last token");
     }

@@ -234,10 +234,32 @@ static struct llm_rgb colour(const struct map *m, double v)
     return m->scale.kind == LLM_SCALE_RATIO ? llm_colour_diverging(2 * x - 1) : llm_colour_sequence(x);
 }
 
+/* The pixels of a map over a picture: half of each is the picture's, half the colour of its cell. */
+static int draw_over(struct map *m, const float *v, struct llm_err *e)
+{
+    const struct llm_image *under = m->h->under;
+    size_t wide = (size_t)(m->right - m->left), tall = (size_t)(m->bottom - m->top);
+    struct llm_rgb *colours = llm_alloc(wide * tall, sizeof *colours, "a heat map", e);
+    int *at = llm_alloc(wide + tall, sizeof *at, "a heat map", e);
+    for (size_t i = 0; colours && at && i < wide * tall; i++) {
+        size_t x = i % wide, y = i / wide;
+        const unsigned char *p = under->rgb + 3 * ((size_t)under->height * y / tall * (size_t)under->width + (size_t)under->width * x / wide);
+        struct llm_rgb c = colour(m, (double)v[y / (size_t)m->y.cell * m->x.n + x / (size_t)m->x.cell]);
+        colours[i] = (struct llm_rgb){(unsigned char)((p[0] + c.r) / 2), (unsigned char)((p[1] + c.g) / 2), (unsigned char)((p[2] + c.b) / 2)};
+    }
+    for (size_t i = 0; at && i < wide + tall; i++) at[i] = i < wide ? m->left + (int)i : m->top + (int)(i - wide);
+    int status = colours && at ? 0 : -1;
+    if (status == 0) llm_draw_cells(m->d, at, wide, at + wide, tall, 1, 1, colours);
+    free(colours);
+    free(at);
+    return status;
+}
+
 static int draw_cells(struct map *m, int64_t panel, struct llm_err *e)
 {
     size_t n = m->x.n * m->y.n;
     const float *v = m->v + (size_t)panel * n;
+    if (m->h->under) return draw_over(m, v, e);
     struct llm_rgb *colours = llm_alloc(n, sizeof *colours, "a heat map", e);
     if (!colours) return -1;
     for (size_t i = 0; i < n; i++) colours[i] = colour(m, (double)v[i]);

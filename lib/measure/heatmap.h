@@ -2,6 +2,7 @@
 #ifndef LLM_MEASURE_HEATMAP_H
 #define LLM_MEASURE_HEATMAP_H
 
+#include "io/image.h"
 #include "io/output.h"
 #include "measure/draw/scale.h"
 
@@ -24,6 +25,7 @@ struct llm_heatmap {
     int64_t n_panels;           /* several maps with these axes and one scale of colours, beside and below each other; 0: one map */
     const char *const *panels;  /* [n_panels] what each is: "head 3"; NULL where there is one map */
     enum llm_scaling scale;
+    const struct llm_image *under; /* NULL, or a picture below the cells of each map, which shows through them; neither axis has groups */
 };
 /* How many of n panels of so many columns and rows stand beside each other. */
 int64_t llm_heatmap_across(int64_t n_panels, int64_t cols, int64_t rows);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/base64.h"
 #include "base/json.h"
+#include "io/png.h"
 #include "measure/draw/colour.h"
 
 enum { NO_VALUE = 255, LARGEST = 254 };
@@ -75,10 +76,10 @@ static const char style[] =
 static const char script[] =
     "const maps=document.getElementById('maps'),say=document.getElementById('say');\n"
     "const size=Math.max(1,Math.min(24,Math.floor(1024/across/Math.max(rows,cols))));\n"
-    "function paint(canvas,width,height,at){canvas.width=width;canvas.height=height;const pen=canvas.getContext('2d'),"
+    "function paint(canvas,width,height,alpha,at){canvas.width=width;canvas.height=height;const pen=canvas.getContext('2d'),"
     "image=pen.createImageData(width,height);\n"
     " for(let i=0;i<width*height;i++){const c=colours[at(i)];"
-    "image.data[4*i]=c>>16;image.data[4*i+1]=c>>8&255;image.data[4*i+2]=c&255;image.data[4*i+3]=255}pen.putImageData(image,0,0)}\n"
+    "image.data[4*i]=c>>16;image.data[4*i+1]=c>>8&255;image.data[4*i+2]=c&255;image.data[4*i+3]=alpha}pen.putImageData(image,0,0)}\n"
     "function span(names,i,step){const last=Math.min(names.length,(i+1)*step)-1;return names[i*step]+(step>1?' \\u2026 '+names[last]:'')}\n"
     "function ticks(figure,top,names,n,step,kind){const every=Math.max(1,Math.ceil(18/size),Math.ceil(n/12));\n"
     " for(let i=0;i<n;i+=every){const t=document.createElement('span'),text=Array.from(names[i*step]);t.className=kind;"
@@ -86,7 +87,8 @@ static const char script[] =
     "  if(kind=='x')t.style.left=i*size+size/2+'px';else t.style.top=top+i*size+size/2-8+'px';figure.append(t)}}\n"
     "data.forEach(function(text,panel){const raw=atob(text),figure=document.createElement('figure'),canvas=document.createElement('canvas');\n"
     " if(panels[panel]){const caption=document.createElement('figcaption');caption.textContent=panels[panel];figure.append(caption)}\n"
-    " canvas.className='map';paint(canvas,cols,rows,function(i){return raw.charCodeAt(i)});"
+    " canvas.className='map';paint(canvas,cols,rows,under?128:255,function(i){return raw.charCodeAt(i)});"
+    "if(under){canvas.style.backgroundImage='url('+under+')';canvas.style.backgroundSize='100% 100%'}"
     "canvas.style.width=cols*size+'px';canvas.style.height=rows*size+'px';figure.append(canvas);maps.append(figure);\n"
     " ticks(figure,canvas.offsetTop,ynames,rows,ystep,'y');ticks(figure,0,xnames,cols,xstep,'x');\n"
     " canvas.onmousemove=function(event){const box=canvas.getBoundingClientRect();\n"
@@ -96,7 +98,7 @@ static const char script[] =
     "  say.textContent=(panels[panel]?panels[panel]+'\\n':'')+yname+' '+span(ynames,r,ystep)+'\\n'+xname+' '+span(xnames,c,xstep)+'\\n'+value+' '"
     "+(v==255?'-':(largest*(v/254)*(v/254)).toPrecision(3))};\n"
     " canvas.onmouseleave=function(){say.textContent=''}});\n"
-    "paint(document.getElementById('bar'),255,1,function(i){return i});\n"
+    "paint(document.getElementById('bar'),255,1,255,function(i){return i});\n"
     "[0,largest/4,largest].forEach(function(v){const t=document.createElement('span');t.textContent=Number(v.toPrecision(3));"
     "document.getElementById('bars').append(t)});\n";
 
@@ -118,6 +120,16 @@ static int put_panels(struct llm_buf *b, const struct cells *p, struct llm_err *
     return bad < 0 ? -1 : llm_buf_printf(b, e, "];\n");
 }
 
+/* The picture below the maps as an address that holds it, empty if there is none. */
+static int put_under(struct llm_buf *b, const struct llm_image *under, struct llm_err *e)
+{
+    struct llm_buf png = {0};
+    int bad = llm_buf_printf(b, e, "const under='%s", under ? "data:image/png;base64," : "") < 0;
+    if (under) bad = bad || llm_png_put(&png, under->rgb, under->width, under->height, e) < 0 || llm_base64_put(b, png.p, png.n, e) < 0;
+    llm_buf_release(&png);
+    return bad ? -1 : llm_buf_printf(b, e, "';\n");
+}
+
 static int put_page(struct llm_buf *b, const struct cells *p, struct llm_err *e)
 {
     const struct llm_heatmap *h = p->h;
@@ -133,7 +145,8 @@ static int put_page(struct llm_buf *b, const struct cells *p, struct llm_err *e)
           || llm_buf_printf(b, e, "const rows=%" PRId64 ",cols=%" PRId64 ",ystep=%" PRId64 ",xstep=%" PRId64 ",across=%" PRId64 ",largest=%.9g,",
                             p->rows, p->cols, p->down, p->along, p->across, p->largest) < 0
           || llm_buf_printf(b, e, "yname='%s',xname='%s',value='%s';\n", h->y.name, h->x.name, h->value) < 0
-          || put_names(b, "ynames", &h->y, e) < 0 || put_names(b, "xnames", &h->x, e) < 0 || llm_buf_printf(b, e, "const colours=[") < 0;
+          || put_names(b, "ynames", &h->y, e) < 0 || put_names(b, "xnames", &h->x, e) < 0 || put_under(b, h->under, e) < 0
+          || llm_buf_printf(b, e, "const colours=[") < 0;
     for (int i = 0; i <= NO_VALUE && !bad; i++) {
         struct llm_rgb c = i == NO_VALUE ? llm_no_value : llm_colour_sequence(i / (double)LARGEST);
         bad = llm_buf_printf(b, e, "%s%d", i ? "," : "", c.r << 16 | c.g << 8 | c.b) < 0;

@@ -83,14 +83,14 @@ static void look_at(const struct llm_kv_file *f, struct llm_kv_head *h, const fl
         double x = (double)p[j];
         int64_t token = llm_kv_file_token(f, h->layer, j, h->kv_head);
         if (x > 0) h->entropy -= x * log(x) / n;
-        h->distance += x * (double)(f->positions[t] - f->positions[token]) / n;
+        h->distance += x * fabs((double)(f->positions[t] - f->positions[token])) / n;
         largest = x > largest ? x : largest;
         if (token == 0) h->sink += x / n;
         if (map) map[token] += (float)(x / n);
     }
     h->entropy_most += log((double)(to - from)) / n;
     h->largest += largest / n;
-    score_roles(f, h, p, from, to, t, repeats);
+    if (!f->config.bidirectional) score_roles(f, h, p, from, to, t, repeats);
 }
 
 /* keys [rows, d_k], p [LLM_LOOK, rows]: memory. 0, or -1 when memory is short. */
@@ -105,6 +105,7 @@ static int look(const struct llm_kv_file *f, struct llm_kv_head *h, float *keys,
         if (llm_look(f, h->layer, h->head, keys, first, n, p) < 0) return -1;
         for (int64_t i = 0; i < n; i++) look_at(f, h, p + i * f->rows, f->n - f->n_queries + first + i, map, &repeats);
     }
+    if (f->config.bidirectional) h->previous = (double)NAN; /* patches of a picture do not follow one another */
     h->duplicate = repeats > 0 ? h->duplicate / (double)repeats : (double)NAN;
     h->induction = repeats > 0 ? h->induction / (double)repeats : (double)NAN;
     return 0;

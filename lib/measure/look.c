@@ -36,8 +36,10 @@ void llm_look_decode(const struct llm_kv_file *f, char what, int64_t layer, int6
 void llm_look_seen(const struct llm_kv_file *f, int64_t layer, int64_t kv_head, int64_t t, int64_t *from, int64_t *to)
 {
     int64_t window = llm_config_window(&f->config, layer);
-    for (*to = t < f->rows ? t + 1 : f->rows; llm_kv_file_token(f, layer, *to - 1, kv_head) > t;) --*to;
     *from = 0;
+    *to = f->rows;
+    if (f->config.bidirectional) return;
+    for (*to = t < f->rows ? t + 1 : f->rows; llm_kv_file_token(f, layer, *to - 1, kv_head) > t;) --*to;
     while (window > 0 && f->positions[t] - f->positions[llm_kv_file_token(f, layer, *from, kv_head)] >= window) ++*from;
 }
 

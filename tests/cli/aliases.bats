@@ -22,7 +22,7 @@ llm-kvinspect slice: operand: --output
 llm-kvinspect cat: operand: --output
 llm-kvinspect size: operand: --output
 llm-kvinspect export: operand: --output
-llm-kvinspect attention: operand --tokenizer: --output --png --svg --html
+llm-kvinspect attention: operand --tokenizer --image --for: --output --png --svg --html
 llm-kvinspect diff: operand --tokenizer: --output --png --svg
 llm-index build: operand: --output
 llm-index add: operand: --output

@@ -653,7 +653,9 @@ size_of() {
 @test "the commands of the manual's EXAMPLES run" {
     llm-quantize -q -t bf16 "$M" model.llm
     printf 'Once upon a time there was a cat.' > prompt.txt
-    manual_examples llm-kvinspect 9
+    ln -s "$ROOT/tests/golden/vit" vit
+    ln -s "$ROOT/tests/golden/image/rgb.png" cat.png
+    manual_examples llm-kvinspect 10
 }
 
 @test "outputs that cannot be written" {

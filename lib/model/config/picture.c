@@ -113,6 +113,33 @@ int llm_picture_text(const struct llm_config *c, const struct llm_tokenizer *t, 
     return llm_fail(e, EX_DATAERR, "token %" PRId64 " (image_token_id): expected a special token, found a piece of text", token);
 }
 
+int llm_picture_patches(const struct llm_config *c, const struct llm_crops *k, const int32_t *ids, int64_t n, struct llm_patches *p,
+                        struct llm_err *e)
+{
+    const bool alone = c->patch_size > 0;
+    const int64_t together = c->projector.shuffle > 0 ? c->projector.shuffle : 1, patch = alone ? c->patch_size : c->vision.patch_size;
+    struct llm_crops crops = *k;
+    if (!alone && !llm_config_projects(c)) return llm_fail(e, EX_DATAERR, "expected tokens of a picture, found those of texts (%s)", c->model_type);
+    if (!alone && llm_picture_check(c, &crops, e) < 0) return -1;
+    p->side = (alone ? c->image_size / patch : across(c)) / together;
+    p->pixels = p->side * together * patch;
+    const int64_t patches = p->side * p->side, places = alone ? llm_config_picture_tokens(c) : llm_config_crop_places(c);
+    const int64_t first = (c->projector.shuffle > 0 ? crops.n * places : places) - patches; /* Idefics 3 has the whole picture last */
+    const int64_t wanted = alone ? places : llm_picture_rows(c, &crops, NULL);
+    int64_t found = 0;
+    p->token = llm_alloc((size_t)patches, sizeof *p->token, "a picture's patches", e);
+    if (!p->token) return -1;
+    for (int64_t t = 0; t < n; t++) {
+        if (!alone && ids[t] != c->projector.image_token) continue;
+        if (found >= first && found < first + patches) p->token[found - first] = (int32_t)t;
+        found++;
+    }
+    if (found == wanted) return 0;
+    free(p->token);
+    p->token = NULL;
+    return llm_fail(e, EX_DATAERR, "expected the %" PRId64 " tokens of one picture of %" PRId64 " crops, found %" PRId64, wanted, crops.n, found);
+}
+
 struct llm_crops llm_picture_least(const struct llm_config *c)
 {
     const int64_t side = c->vision.image_size, *grid = c->projector.grids[0];

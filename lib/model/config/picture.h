@@ -23,6 +23,17 @@ int64_t llm_picture_rows(const struct llm_config *c, const struct llm_crops *k, 
  * t: needed by Idefics 3, whose other tokens say where crops lie. 0 or -1. */
 int llm_picture_text(const struct llm_config *c, const struct llm_tokenizer *t, const struct llm_crops *k, int32_t **ids, size_t *n,
                      struct llm_err *e) LLM_MUST_CHECK;
+/* Where the patches of the whole picture are: their tokens, from the upper left patch on, row by row. Idefics 3: a patch is what one embedding stands
+ * for. */
+struct llm_patches {
+    int32_t *token;                /* [side * side]; owned, malloced */
+    int64_t side;
+    int64_t pixels;                /* the patches cover this many rows and columns of the crop, from the upper left corner */
+};
+/* ids [n]: the tokens of a vision transformer's picture, or of a text with one picture of crops `k`, at whose places image_token stands. 0 or -1
+ * (EX_DATAERR: the tokens are not those of such a picture). */
+int llm_picture_patches(const struct llm_config *c, const struct llm_crops *k, const int32_t *ids, int64_t n, struct llm_patches *p,
+                        struct llm_err *e) LLM_MUST_CHECK;
 /* The crops of a picture with few of them, for passes without data. */
 struct llm_crops llm_picture_least(const struct llm_config *c);
 /* The preprocessor_config.json of a new model of the family, at the size of its tower. New reference; NULL: out of memory. */
