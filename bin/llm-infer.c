@@ -268,7 +268,8 @@ static int load(struct session *s, struct llm_err *e)
     struct llm_config eyes;
     const bool sees = s->model->config.patch_size > 0;
     if (a->images.n > 0 && !llm_config_sees(&s->model->config, &eyes)) {
-        return llm_fail(e, EX_UNAVAILABLE, "%s: expected a model that reads pictures (vit, clip, siglip, llava, idefics3), found %s", a->model, type);
+        return llm_fail(e, EX_UNAVAILABLE, "%s: expected a model that reads pictures (vit, dinov2, clip, siglip, llava, idefics3), found %s",
+                        a->model, type);
     }
     if (a->images.n > 0 && a->classify && sight_is(s)) {
         return llm_fail(e, EX_UNAVAILABLE, "%s: expected a model that tells classes of pictures apart (vit, clip, siglip), found %s", a->model, type);

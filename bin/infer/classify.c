@@ -13,8 +13,9 @@ static int by_probability(const void *a, const void *b)
     return x->p != y->p ? (x->p < y->p) - (x->p > y->p) : (x->i > y->i) - (x->i < y->i);
 }
 
-/* Adds a row for each class, the most likely first; picture 0: there is no column of pictures. */
-static int add_classes(struct session *s, struct llm_table *t, int64_t picture, const double *p, struct llm_err *e)
+const struct llm_labels *classes_names(const struct session *s) { return s->a->labels.n > 0 ? &s->zero_shot.labels : &s->model->labels; }
+
+int classes_put(struct session *s, struct llm_table *t, int64_t picture, const double *p, struct llm_err *e)
 {
     const struct llm_labels *names = classes_names(s);
     int64_t n = llm_labels_count(names);
@@ -40,16 +41,6 @@ enum llm_table_form classes_begin(const struct session *s, struct llm_table *t, 
     return form;
 }
 
-const struct llm_labels *classes_names(const struct session *s) { return s->a->labels.n > 0 ? &s->zero_shot.labels : &s->model->labels; }
-
-int classes_add(struct session *s, struct llm_table *t, int64_t picture, float *v, double *p, struct llm_err *e)
-{
-    if (s->a->labels.n > 0) {
-        llm_zero_shot_classify(&s->zero_shot, s->model, v, p);
-        return add_classes(s, t, picture, p, e);
-    }
-    return llm_classify(&s->engine, v, p, e) < 0 ? -1 : add_classes(s, t, picture, p, e);
-}
 
 int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
 {
@@ -61,7 +52,8 @@ int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err
     int status = p ? llm_embed(&s->engine, &kv, ids, (int64_t)n, s->pool, v, e) : -1;
     struct llm_table t;
     enum llm_table_form form = classes_begin(s, &t, false);
-    if (status == 0) status = classes_add(s, &t, 0, v, p, e);
+    if (status == 0) status = llm_classify(&s->engine, v, p, e);
+    if (status == 0) status = classes_put(s, &t, 0, p, e);
     if (status == 0) status = llm_table_write(&t, form, s->out, e);
     llm_table_release(&t);
     llm_kv_release(&kv);

@@ -228,8 +228,8 @@ enum llm_table_form classes_begin(const struct session *s, struct llm_table *t, 
 const struct llm_labels *classes_names(const struct session *s);
 /* --labels: makes the classes whose names are in the file. 0; 1 if a signal was caught; -1. */
 int zero_shot_open(struct session *s, const char *path, struct llm_err *e) LLM_MUST_CHECK;
-/* Adds a row for each class of the vector v, the most likely first; --labels divides v by its length. p: room for a number of each class. */
-int classes_add(struct session *s, struct llm_table *t, int64_t picture, float *v, double *p, struct llm_err *e) LLM_MUST_CHECK;
+/* Adds a row for each class with its probability of p, the most likely first. picture 0: there is no column of pictures. */
+int classes_put(struct session *s, struct llm_table *t, int64_t picture, const double *p, struct llm_err *e) LLM_MUST_CHECK;
 /* --image: --embed or --classify of pictures. */
 int run_pictures(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;

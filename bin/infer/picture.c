@@ -2,8 +2,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/buf.h"
 #include "bin/infer/infer.h"
 #include "bin/infer/sight.h"
+#include "infer/classify.h"
 #include "infer/embed.h"
 #include "infer/kvpicture.h"
 #include "io/message.h"
@@ -15,15 +17,28 @@ struct run {
     json_t *meta;
     float *vectors;                /* [pictures of a message, llm_config_vector] */
     size_t vectors_room;
-    double *classes;
+    double *classes;               /* probabilities of the classes of a message's pictures, or of one picture's labels */
+    size_t classes_room;
     int64_t n;                     /* pictures so far */
 };
+
+/* The rows of the table for n pictures of a model with classes. */
+static int classify(struct run *r, const float *pixels, int64_t n, struct llm_err *e)
+{
+    struct session *s = r->s;
+    const int64_t classes = s->model->config.num_labels;
+    if (llm_grow((void **)&r->classes, &r->classes_room, (size_t)(n * classes), sizeof *r->classes, e) < 0) return -1;
+    int status = llm_classify_pictures(&s->engine, pixels, n, r->classes, e);
+    for (int64_t i = 0; i < n && status == 0; i++) status = classes_put(s, &r->table, ++r->n, r->classes + i * classes, e);
+    return status;
+}
 
 static int take(void *arg, const float *pixels, int64_t n, const struct llm_crops *k, struct llm_err *e)
 {
     (void)k; /* one crop each */
     struct run *r = arg;
     struct session *s = r->s;
+    if (s->a->classify && s->a->labels.n == 0) return classify(r, pixels, n, e);
     int64_t width = llm_config_vector(&s->model->config), kept = embed_dims(s);
     if (llm_grow((void **)&r->vectors, &r->vectors_room, (size_t)(n * width), sizeof *r->vectors, e) < 0) return -1;
     int status = llm_embed_pictures(&s->engine, pixels, n, s->pool, r->vectors, e);
@@ -31,7 +46,8 @@ static int take(void *arg, const float *pixels, int64_t n, const struct llm_crop
         float *v = r->vectors + i * width;
         r->n++;
         if (s->a->classify) {
-            status = classes_add(s, &r->table, r->n, v, r->classes, e);
+            llm_zero_shot_classify(&s->zero_shot, s->model, v, r->classes);
+            status = classes_put(s, &r->table, r->n, r->classes, e);
         } else {
             memmove(r->vectors + i * kept, v, (size_t)kept * sizeof *v);
             llm_embed_normalize(r->vectors + i * kept, kept, s->normalize);
@@ -78,8 +94,7 @@ int run_pictures(struct session *s, struct llm_err *e)
         r.w = r.meta ? llm_writer_create(s->out, e) : NULL;
         status = r.w ? 0 : -1;
     } else {
-        r.classes = llm_alloc((size_t)llm_labels_count(classes_names(s)), sizeof *r.classes, "classes", e);
-        status = r.classes ? 0 : -1;
+        status = llm_grow((void **)&r.classes, &r.classes_room, (size_t)llm_labels_count(classes_names(s)), sizeof *r.classes, e);
     }
     for (size_t i = 0; i < s->a->images.n && status == 0; i++) status = sight_read(s, s->a->images.v[i], take, &r, e);
     if (status == 0) status = s->a->embed ? llm_writer_end(r.w, e) : llm_table_write(&r.table, form, s->out, e);

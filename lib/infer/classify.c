@@ -2,6 +2,8 @@
 
 #include <math.h>
 #include <string.h>
+#include "base/signals.h"
+#include "tensor/tape.h"
 
 int llm_classify_check(const struct llm_model *m, struct llm_err *e)
 {
@@ -21,11 +23,10 @@ int llm_score_reward_check(const struct llm_model *m, struct llm_err *e)
 static const float *logits_of(struct llm_engine *g, const float *v, struct llm_err *e)
 {
     const struct llm_config *f = &g->model->config;
-    struct llm_param *bias, *classes = llm_model_classes(g->model, &bias);
     llm_ctx_reset(&g->ctx);
     struct llm_tensor *x = llm_tensor_create(&g->ctx, 1, f->hidden_size);
     if (!llm_ctx_failed(&g->ctx)) memcpy(x->data, v, (size_t)f->hidden_size * sizeof *v);
-    const struct llm_tensor *logits = llm_linear(&g->ctx, llm_model_before_classes(&g->ctx, g->model, x), classes, bias);
+    const struct llm_tensor *logits = llm_model_class_logits(&g->ctx, g->model, llm_model_before_classes(&g->ctx, g->model, x));
     if (!llm_ctx_failed(&g->ctx)) return logits->data;
     llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
     return NULL;
@@ -44,6 +45,30 @@ void llm_classify_softmax(double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) max = fmax(max, x[i]);
     for (int64_t i = 0; i < n; i++) sum += x[i] = exp(x[i] - max);
     for (int64_t i = 0; i < n; i++) x[i] /= sum;
+}
+
+int llm_classify_pictures(struct llm_engine *g, const float *pixels, int64_t n, double *out, struct llm_err *e)
+{
+    const struct llm_config *f = &g->model->config;
+    const int64_t length = llm_config_picture_tokens(f), size = f->num_channels * f->image_size * f->image_size;
+    const int64_t together = g->batch / length > 1 ? g->batch / length : 1;
+    for (int64_t at = 0, some; at < n; at += some) {
+        some = n - at < together ? n - at : together;
+        if (llm_signal_caught()) return 1;
+        struct llm_tensor *hidden = llm_engine_see(g, pixels + at * size, some, e);
+        int32_t *lengths = hidden ? llm_op_alloc(&g->ctx, some, sizeof *lengths) : NULL;
+        for (int64_t i = 0; lengths && i < some; i++) lengths[i] = (int32_t)length;
+        if (!hidden) return -1;
+        struct llm_tensor *x = llm_model_pool(&g->ctx, g->model, hidden, NULL, lengths, some);
+        const struct llm_tensor *logits = llm_model_class_logits(&g->ctx, g->model, llm_model_before_classes(&g->ctx, g->model, x));
+        if (llm_ctx_failed(&g->ctx)) return llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
+        for (int64_t i = 0; i < some; i++) {
+            double *p = out + (at + i) * f->num_labels;
+            for (int64_t k = 0; k < f->num_labels; k++) p[k] = (double)logits->data[i * logits->stride + k];
+            llm_classify_softmax(p, f->num_labels);
+        }
+    }
+    return 0;
 }
 
 int llm_classify(struct llm_engine *g, const float *v, double *out, struct llm_err *e)

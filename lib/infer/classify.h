@@ -1,4 +1,4 @@
-/* Text classification. */
+/* Classes of texts and pictures. */
 #ifndef LLM_INFER_CLASSIFY_H
 #define LLM_INFER_CLASSIFY_H
 
@@ -8,6 +8,8 @@
 int llm_classify_check(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* out [num_labels]: the probability of each class. v [hidden_size]: the text's hidden states, pooled as llm_config_pooling says (infer/embed.h). */
 int llm_classify(struct llm_engine *g, const float *v, double *out, struct llm_err *e) LLM_MUST_CHECK;
+/* out [n, num_labels]: the same of n pictures [num_channels, image_size, image_size]. 1: a signal came. */
+int llm_classify_pictures(struct llm_engine *g, const float *pixels, int64_t n, double *out, struct llm_err *e) LLM_MUST_CHECK;
 
 /* x [n], n ≥ 1, becomes softmax(x). */
 void llm_classify_softmax(double *x, int64_t n);

@@ -27,7 +27,7 @@ struct llm_gradcheck {
 #define LLM_GRADCHECKS(X) \
     X(embedding)          \
     X(sinusoidal) X(linear) X(adapter) X(layernorm) X(groupnorm) X(batchnorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(attention) \
-    X(add) X(scale) \
+    X(add) X(scale) X(gain) \
     X(dropout) X(cross_entropy) \
     X(route) X(mixture) X(heads) X(gather) X(mean) X(unit) X(contrastive) X(match) X(recurrent) X(short_conv) X(window) X(scan) \
     X(token_shift) X(token_mix_rank) X(wkv4) X(wkv) X(rwkv7) X(long_conv) X(hyena_filter) \

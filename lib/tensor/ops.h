@@ -47,6 +47,10 @@ struct llm_rope {
     const float *inv_freq;            /* [rotary_dim / 2], scaling variants already applied (model/config) */
     float magnitude;                  /* YaRN's attention factor; 1 */
     int64_t first;                    /* the first rotated channel of each head */
+    /* Two dimensions, of pictures: positions from grid_first on are the places of a grid of `grid` columns and rows, row by row. The first half of
+     * the pairs is rotated by the place's row y, the other by its column x, as coordinate 2·(y + .5)/grid - 1 times 2π·inv_freq. Earlier positions
+     * are not rotated. grid 0: one dimension. */
+    int64_t grid, grid_first;
 };
 /* Rotary position embedding: rotates channel pair i of each head of token t by the angle positions[t]·inv_freq[i]. Angles are computed in double,
  * their cosines and sines are float. */
@@ -70,6 +74,8 @@ struct llm_tensor *llm_softmax(struct llm_ctx *c, struct llm_tensor *x);
 struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b);
 /* a + b, written over b if the op that made b does not need b's values in its backward pass (llm_tensor.spare). No other op may read b. */
 struct llm_tensor *llm_add_over(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b);
+/* x ⊙ gain: channel i of each row times gain[i]. */
+struct llm_tensor *llm_gain(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain);
 struct llm_tensor *llm_scale(struct llm_ctx *c, struct llm_tensor *x, float factor);
 /* What `e` makes of x: x itself if that is recomputed for the backward pass (llm_ctx.recompute), else a copy. The gradient passes to x as it is. */
 struct llm_tensor *llm_edit(struct llm_ctx *c, struct llm_tensor *x, const struct llm_inner *e);

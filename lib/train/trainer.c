@@ -23,8 +23,8 @@ static int resolve(struct llm_trainer *t, struct llm_err *e)
     struct llm_train_options *o = &t->o;
     const struct llm_config *c = &t->model->config;
     if (llm_objectives[o->objective]->activations) o->context = 1;
-    if (c->patch_size > 0 && o->context > 0 && o->context != llm_config_patches(c) + 1) {
-        return llm_fail(e, LLM_EX_USAGE, "--context: expected %lld, the tokens of a picture, found %lld", (long long)llm_config_patches(c) + 1,
+    if (c->patch_size > 0 && o->context > 0 && o->context != llm_config_picture_tokens(c)) {
+        return llm_fail(e, LLM_EX_USAGE, "--context: expected %lld, the tokens of a picture, found %lld", (long long)llm_config_picture_tokens(c),
                         (long long)o->context);
     }
     if (o->context == 0) o->context = llm_config_default_context(&t->model->config);

@@ -65,7 +65,7 @@ vector() {
 @test "what is no picture, no model of pictures, or pictures of other sizes ends with one line" {
     refused 69 "vit reads pictures: expected --image" llm-infer -m "$V" hello
     refused 69 "vit reads pictures: expected --image" llm-infer -m "$V" --embed hello
-    refused 69 "expected a model that reads pictures (vit, clip, siglip, llava, idefics3), found llama" llm-infer -m "$ROOT/tests/golden/tiny" --embed --image "$I/rgb.png"
+    refused 69 "expected a model that reads pictures (vit, dinov2, clip, siglip, llava, idefics3), found llama" llm-infer -m "$ROOT/tests/golden/tiny" --embed --image "$I/rgb.png"
     refused 69 "--plan is of models that read text" llm-infer -m "$V" --plan --embed --image "$I/rgb.png"
     llm-tokenize image "$I/rgb.png" -o plain.images
     refused 65 "expected pictures of 1 crop, 3 channels, 22 x 22 pixels (the model's); found 1, 3, 20 x 18" llm-infer -m "$V" --embed --image plain.images

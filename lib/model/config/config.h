@@ -39,6 +39,9 @@ enum llm_pool_kind {
     LLM_POOL_EOS,                  /* the first end token, or what CLIP takes for it (llm_config_pooled_token) */
     LLM_POOL_OTHER                 /* a way that is not supported */
 };
+/* What the classes of a picture are told by: the class token's state; this and the mean of the patches' states, side by side (DINOv2); or the states
+ * of the class token and of the next, each by a matrix of its own, whose outputs are averaged (DeiT's heads of class and distillation). */
+enum llm_class_vector { LLM_CLASSES_OF_TOKEN, LLM_CLASSES_OF_TOKEN_AND_MEAN, LLM_CLASSES_OF_TWO_TOKENS };
 enum llm_position_kind { LLM_POSITION_ROPE, LLM_POSITION_LEARNED, LLM_POSITION_SINUSOIDAL, LLM_POSITION_NONE,
                          LLM_POSITION_BUCKETS /* T5: a learned bias of attention scores for each bucket of distances */ };
 
@@ -185,6 +188,14 @@ struct llm_config {
     double embd_pdrop, attn_pdrop, resid_pdrop;
     int64_t text_padding;          /* texts that are embedded are filled with this token up to max_position_embeddings (SigLIP); -1: they are not */
     bool projection_bias;          /* the projection of texts' pooled states has a bias */
+    int64_t num_registers;         /* vision transformers: learned tokens between the class token and the patches: DINOv2's registers, DeiT's token of
+                                    * distillation */
+    bool bare_registers;           /* positions are not added to them */
+    bool layer_scale;              /* what a sub-layer adds is multiplied by a learned factor for each channel (LayerScale), */
+    double layer_scale_init;       /* which is this in new models */
+    bool no_key_bias;              /* attention_bias does not apply to keys */
+    enum llm_class_vector class_vector;
+    int64_t mlp_ratio;             /* DINOv2's key, from which intermediate_size follows */
     bool patches_only;             /* a vision tower without class token and norm of embeddings, with a bias of patches (SigLIP) */
     bool attention_pooling;        /* of such a tower: a learned query attends to all patches */
     int64_t image_size, patch_size, num_channels; /* vision transformers: a side of the picture and of a patch, in pixels; colours. patch_size 0: the
@@ -228,8 +239,13 @@ int64_t llm_config_together(const struct llm_config *c);
 int64_t llm_config_embedding(const struct llm_config *c);
 /* Vision transformers: patches of a picture, and numbers of a patch. */
 static inline int64_t llm_config_patches(const struct llm_config *c) { return (c->image_size / c->patch_size) * (c->image_size / c->patch_size); }
-/* Tokens of a picture: the class token, if there is one, and the patches. */
-static inline int64_t llm_config_picture_tokens(const struct llm_config *c) { return llm_config_patches(c) + !c->patches_only; }
+/* Tokens of a picture: the class token, if there is one, registers, and the patches. */
+static inline int64_t llm_config_picture_tokens(const struct llm_config *c) { return !c->patches_only + c->num_registers + llm_config_patches(c); }
+/* The width of what the classes of a picture are told by. */
+static inline int64_t llm_config_class_width(const struct llm_config *c)
+{
+    return (c->class_vector == LLM_CLASSES_OF_TOKEN ? 1 : 2) * c->hidden_size;
+}
 static inline int64_t llm_config_patch_width(const struct llm_config *c) { return c->num_channels * c->patch_size * c->patch_size; }
 /* The sliding window of a layer's attention, in tokens; 0: none. */
 int64_t llm_config_window(const struct llm_config *c, int64_t layer);

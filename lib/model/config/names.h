@@ -32,9 +32,10 @@ enum llm_stem {
     LLM_STEM_INPUTS, LLM_STEM_STATE, LLM_STEM_INPUTS_BIAS, LLM_STEM_STATE_BIAS, /* RNN and LSTM: what multiplies the inputs, and the state before.
                                      * The layer's number follows these names */
     LLM_N_STEMS,
-    LLM_STEM_EMBED = LLM_N_STEMS, LLM_STEM_PATCHES, LLM_STEM_POSITIONS, LLM_STEM_TOKEN_TYPES, LLM_STEM_LATENTS, LLM_STEM_EMBED_NORM,
-    LLM_STEM_DISTANCES,
-    LLM_STEM_FINAL_NORM, LLM_STEM_POOLER, LLM_STEM_HEAD_DENSE, LLM_STEM_HEAD_NORM, LLM_STEM_HEAD_BIAS, LLM_STEM_HEAD, LLM_STEM_CLASSES,
+    LLM_STEM_EMBED = LLM_N_STEMS, LLM_STEM_REGISTERS, LLM_STEM_PATCHES, LLM_STEM_POSITIONS, LLM_STEM_TOKEN_TYPES, LLM_STEM_LATENTS,
+    LLM_STEM_EMBED_NORM, LLM_STEM_DISTANCES,
+    LLM_STEM_FINAL_NORM, LLM_STEM_POOLER, LLM_STEM_HEAD_DENSE, LLM_STEM_HEAD_NORM, LLM_STEM_HEAD_BIAS, LLM_STEM_HEAD,
+    LLM_STEM_CLASSES, LLM_STEM_CLASSES_2,
     LLM_STEM_LOGIT_SCALE, LLM_STEM_LOGIT_BIAS, LLM_STEM_PROJECTION, LLM_STEM_PROJECTOR_1, LLM_STEM_PROJECTOR_2,
     LLM_STEM_NEWLINE,                /* the last of a projector's, which begin with PROJECTOR_1 */
     LLM_STEM_PROBE, LLM_STEM_PROBE_QKV, LLM_STEM_PROBE_QKV_BIAS, LLM_STEM_PROBE_OUT, LLM_STEM_PROBE_NORM, LLM_STEM_PROBE_UP, LLM_STEM_PROBE_DOWN
@@ -46,6 +47,8 @@ struct llm_names {
     const char *prefix;             /* "model."; tensors are also found without it */
     const char *embed, *positions, *layer, *final_norm, *head; /* after the prefix; `layer` before the number; head without the prefix */
     const char *patches;                                       /* after the prefix: the projection of patches; NULL: none */
+    const char *registers;                                     /* after the prefix: tokens before patches; NULL: none */
+    const char *two_classes[2];                                /* without the prefix: matrices of LLM_CLASSES_OF_TWO_TOKENS */
     const char *projection;                                    /* without the prefix: the projection of pooled states; NULL: none */
     const char *probe[7];                                      /* after the prefix: attention pooling, from LLM_STEM_PROBE on; NULL: none */
     const char *projector[2];                                  /* without the prefix: the matrices of LLaVA's projector; NULL: none */

@@ -30,8 +30,8 @@ struct llm_batch {
     int64_t checkpoint_every;       /* activation checkpointing: keep every d-th block's input only; 0: none */
 };
 
-/* A batch of n pictures for a vision transformer or tower, whose configuration is `f` (llm_config_sees): a class token and the patches of each, in
- * memory of `c`, with doc_start as if they were one row. The patches are not initialised. Without patches: `c` has failed. */
+/* A batch of n pictures for a vision transformer or tower, whose configuration is `f` (llm_config_sees): a class token, registers and the patches
+ * of each, in memory of `c`, with doc_start as if they were one row. The patches are not initialised. Without patches: `c` has failed. */
 struct llm_batch llm_model_pictures(struct llm_ctx *c, const struct llm_config *f, int64_t n);
 /* Makes picture i of that batch the pixels [num_channels, image_size, image_size]. */
 void llm_model_put_picture(const struct llm_config *f, const struct llm_batch *b, int64_t i, const float *pixels);
@@ -69,8 +69,9 @@ struct llm_tensor *llm_model_lens(struct llm_ctx *c, struct llm_model *m, struct
 struct llm_tensor *llm_model_lens_norm(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *residual);
 /* The watcher of the logits [n, vocab] of a cross-entropy (struct llm_cross_entropy.watched); NULL: nobody watches them. */
 const struct llm_inner *llm_model_watched_logits(struct llm_ctx *c, int64_t n);
-/* Pools the hidden states of each row of texts into one vector [n_rows, hidden], as llm_config_pooling says. Row r has lengths[r] tokens of ids
- * [n_rows, row length], then padding. `lengths` must live until the backward pass. */
+/* Pools the hidden states of each row of texts into one vector [n_rows, hidden], as llm_config_pooling says; of
+ * pictures into what their classes are told by [n_rows, llm_config_class_width]. Row r has lengths[r] tokens of ids
+ * [n_rows, row length], then padding; ids NULL: of pictures. `lengths` must live until the backward pass. */
 struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *ids,
                                   const int32_t *lengths, int64_t n_rows);
 /* Pools the hidden states of n pictures into one vector each [n, the vision tower's hidden_size]: the class token's, or by attention pooling. */
@@ -79,5 +80,7 @@ struct llm_tensor *llm_model_pool_pictures(struct llm_ctx *c, const struct llm_m
 struct llm_tensor *llm_model_project(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *pooled, bool pictures);
 /* The input of the matrix of classes, from pooled states: these, or the output of BERT's pooler. */
 struct llm_tensor *llm_model_before_classes(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *pooled);
+/* The logits of classes [rows, num_labels] from that input. */
+struct llm_tensor *llm_model_class_logits(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *x);
 
 #endif

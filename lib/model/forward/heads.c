@@ -57,17 +57,37 @@ static struct llm_tensor *all_latents(struct llm_ctx *c, struct llm_tensor *hidd
     return llm_row_mean(c, hidden, lengths, n_rows);
 }
 
+/* The state of each picture's class token, and beside it that of the next token or the mean of the patches' (enum llm_class_vector). */
+static struct llm_tensor *pool_two(struct llm_ctx *c, const struct llm_config *f, struct llm_tensor *hidden, int64_t n)
+{
+    const int64_t length = hidden->rows / n, patches = llm_config_patches(f);
+    int32_t *rows = llm_op_alloc(c, n * (patches + 3), sizeof *rows), *lengths = rows + 2 * n, *of = lengths + n;
+    if (llm_ctx_failed(c)) return &c->nothing;
+    if (f->class_vector == LLM_CLASSES_OF_TWO_TOKENS) {
+        for (int64_t i = 0; i < 2 * n; i++) rows[i] = (int32_t)(i / 2 * length + i % 2);
+        return llm_gather_abreast(c, hidden, rows, n, 2);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        rows[i] = (int32_t)(i * length);
+        lengths[i] = (int32_t)patches;
+        for (int64_t k = 0; k < patches; k++) of[i * patches + k] = (int32_t)((i + 1) * length - patches + k);
+    }
+    struct llm_tensor *mean = llm_row_mean(c, llm_gather(c, hidden, of, n * patches), lengths, n);
+    return llm_heads_join(c, llm_gather(c, hidden, rows, n), mean, 1, false);
+}
+
 struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *ids,
                                   const int32_t *lengths, int64_t n_rows)
 {
     enum llm_pool_kind kind = llm_config_pooling(&m->config);
     int64_t row_len = n_rows > 0 ? hidden->rows / n_rows : 0;
     if (llm_config_learns_latents(&m->config)) return all_latents(c, hidden, n_rows, row_len);
+    if (m->config.class_vector != LLM_CLASSES_OF_TOKEN && n_rows > 0) return pool_two(c, &m->config, hidden, n_rows);
     if (kind == LLM_POOL_MEAN || kind == LLM_POOL_UNSET) return llm_row_mean(c, hidden, lengths, n_rows);
     int32_t *rows = llm_op_alloc(c, n_rows, sizeof *rows);
     if (llm_ctx_failed(c)) return &c->nothing;
     for (int64_t r = 0; r < n_rows; r++) {
-        const int64_t token = llm_config_pooled_token(&m->config, kind, ids + r * row_len, lengths[r]);
+        const int64_t token = llm_config_pooled_token(&m->config, kind, ids ? ids + r * row_len : NULL, lengths[r]);
         if (token < 0) return llm_op_fail(c, EX_DATAERR, "text: expected an end token (%lld), found none", (long long)m->config.eos_token_id);
         rows[r] = (int32_t)(r * row_len + token);
     }
@@ -120,4 +140,13 @@ struct llm_tensor *llm_model_before_classes(struct llm_ctx *c, const struct llm_
     if (d->pooler.w) pooled = llm_activation(c, llm_linear(c, pooled, d->pooler.w, d->pooler.b), LLM_ACT_TANH);
     if (llm_config_like_bert(&m->config)) pooled = llm_dropout(c, pooled, (float)m->config.resid_pdrop, LLM_RNG_DROPOUT_CLASSES);
     return llm_visit(c, &site, LLM_PLACE_CLASSES_INPUT, pooled);
+}
+
+struct llm_tensor *llm_model_class_logits(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *x)
+{
+    const struct llm_decoder *d = m->layout;
+    if (!d->classes_2.w) return llm_linear(c, x, d->classes.w, d->classes.b);
+    const int64_t width = m->config.hidden_size;
+    struct llm_tensor *first = llm_linear(c, llm_columns(c, x, 0, width), d->classes.w, d->classes.b);
+    return llm_scale(c, llm_add(c, first, llm_linear(c, llm_columns(c, x, width, width), d->classes_2.w, d->classes_2.b)), .5f);
 }

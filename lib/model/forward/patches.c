@@ -13,7 +13,8 @@ struct llm_batch llm_model_pictures(struct llm_ctx *c, const struct llm_config *
     for (int64_t i = 0; i < total; i++) {
         const int64_t picture = i / length, place = i % length;
         ids[i] = 0;
-        positions[i] = (int32_t)place;
+        const int64_t later = place - f->num_registers; /* of patches, if registers take no positions */
+        positions[i] = (int32_t)(!f->bare_registers ? place : later > 0 ? later : 0);
         starts[i] = (int32_t)(picture * length);
         const int64_t patch = place - (length - patches); /* below 0: the class token */
         rows[i] = patch < 0 ? -1 : (int32_t)(picture * patches + patch);

@@ -218,6 +218,17 @@ static struct llm_tensor *look_up(struct llm_ctx *c, const struct run *r)
     return b->given ? llm_replace(c, x, b->given, b->given_row) : x;
 }
 
+/* Puts a picture's registers into the places after its class token. */
+static struct llm_tensor *put_registers(struct llm_ctx *c, const struct run *r, struct llm_tensor *x)
+{
+    const int64_t n = r->config->num_registers, length = llm_config_picture_tokens(r->config);
+    int32_t *numbers = llm_op_alloc(c, n + x->rows, sizeof *numbers), *rows = numbers + n;
+    for (int64_t i = 0; i < n && !llm_ctx_failed(c); i++) numbers[i] = (int32_t)i;
+    for (int64_t t = 0; t < x->rows && !llm_ctx_failed(c); t++) rows[t] = t % length >= 1 && t % length <= n ? (int32_t)(t % length - 1) : -1;
+    if (llm_ctx_failed(c)) return &c->nothing;
+    return llm_replace(c, x, llm_embedding(c, numbers, n, r->stack->registers, 1), rows);
+}
+
 static struct llm_tensor *embed(struct llm_ctx *c, const struct run *r)
 {
     const struct llm_config *f = r->config;
@@ -225,7 +236,9 @@ static struct llm_tensor *embed(struct llm_ctx *c, const struct run *r)
     const struct llm_batch *b = &r->batch;
     c->layer = (uint32_t)s->first;
     struct llm_tensor *x = look_up(c, r);
+    if (s->registers && !f->bare_registers) x = put_registers(c, r, x);
     if (f->position == LLM_POSITION_LEARNED) x = llm_add_over(c, x, llm_embedding(c, b->positions, b->n_tokens, s->positions, 1));
+    if (s->registers && f->bare_registers) x = put_registers(c, r, x);
     if (f->position == LLM_POSITION_SINUSOIDAL) x = llm_add_sinusoidal(c, x, b->positions);
     if (s->token_types) x = add_types(c, s, b, x);
     if (s->embed_norm.w) x = llm_norm_apply(c, f, &s->embed_norm, x);

@@ -21,6 +21,10 @@
     X(bert) \
     X(t5) \
     X(vit) \
+    X(deit) \
+    X(dinov2) \
+    X(dinov2_with_registers) \
+    X(dinov3_vit) \
     X(clip) \
     X(siglip) \
     X(llava) \

@@ -26,7 +26,7 @@ int64_t llm_state_floats(const struct llm_state_shape *s);
 bool llm_model_can_carry(const struct llm_config *c);
 
 /* All modules, by name. Each has a row llm_module_<name> here and a forward function llm_forward_<name> (model/forward/block.h). */
-#define LLM_MODULES(X) X(attention) X(mla) X(cross) X(mlp) X(moe) X(norm) X(rnn) X(lstm) X(mamba) X(mamba2) X(window) \
+#define LLM_MODULES(X) X(attention) X(mla) X(cross) X(mlp) X(moe) X(norm) X(gain) X(rnn) X(lstm) X(mamba) X(mamba2) X(window) \
     X(rwkv4) X(rwkv5) X(rwkv6) X(rwkv7) X(rwkv_channels) X(hyena)
 #define LLM_MODULE_NUMBER(name) LLM_MODULE_##name,
 enum llm_module_number { LLM_MODULE_none, LLM_MODULES(LLM_MODULE_NUMBER) LLM_N_MODULES };
@@ -126,6 +126,7 @@ struct llm_stack {
     struct llm_config *own;         /* its configuration; NULL: the model's. Owned */
     int first;                      /* number of its first layer, where the layers of all stacks are counted (random numbers, parameters) */
     struct llm_param *embed, *positions, *token_types, *latents; /* NULL: none; embed NULL: the first stack's */
+    struct llm_param *registers;    /* [num_registers, hidden_size]; NULL: none */
     struct llm_linear_params patches, embed_norm, final_norm; /* w NULL: none */
     struct llm_layer *layers;       /* [n_layers], of the first stack with those that predict further after them */
     int64_t n_layers, n_run;        /* layers; those that a pass runs: fewer in a tower whose earlier states are wanted, without a norm after
@@ -147,7 +148,7 @@ struct llm_decoder {
     struct llm_stack stacks[LLM_MAX_STACKS];
     struct llm_param *head;         /* NULL: tied */
     struct llm_param *head_bias, *logit_scale, *logit_bias; /* NULL: none */
-    struct llm_linear_params pooler, head_dense, head_norm, classes; /* w NULL: none */
+    struct llm_linear_params pooler, head_dense, head_norm, classes, classes_2; /* w NULL: none */
     struct llm_next *next;          /* [n_next]; the layer of the k-th is stacks[0].layers[n_layers + k] */
     int64_t n_next;
     struct llm_buf tokenizer_json;  /* the tokenizer as JSON, until the model is described for a file again */

@@ -39,15 +39,18 @@ static void outer_name(const struct llm_declare *d, enum llm_stem stem, char *ou
 {
     const struct llm_names *names = d->names;
     bool like_bert = d->config->bidirectional && !d->config->use_bidirectional_attention;
+    const bool two = d->config->class_vector == LLM_CLASSES_OF_TWO_TOKENS;
     const struct { const char *name; bool prefixed; } table[] = {
         [LLM_STEM_EMBED - LLM_N_STEMS] = {names->embed, true}, [LLM_STEM_PATCHES - LLM_N_STEMS] = {names->patches, true},
+        [LLM_STEM_REGISTERS - LLM_N_STEMS] = {names->registers, true},
         [LLM_STEM_POSITIONS - LLM_N_STEMS] = {names->positions, true},
         [LLM_STEM_TOKEN_TYPES - LLM_N_STEMS] = {names->token_types, true}, [LLM_STEM_LATENTS - LLM_N_STEMS] = {names->latents, true},
         [LLM_STEM_EMBED_NORM - LLM_N_STEMS] = {names->embed_norm, true}, [LLM_STEM_DISTANCES - LLM_N_STEMS] = {names->rel_bias, true},
         [LLM_STEM_FINAL_NORM - LLM_N_STEMS] = {names->final_norm, true}, [LLM_STEM_POOLER - LLM_N_STEMS] = {names->pooler, true},
         [LLM_STEM_HEAD_DENSE - LLM_N_STEMS] = {names->head_dense, false}, [LLM_STEM_HEAD_NORM - LLM_N_STEMS] = {names->head_norm, false},
         [LLM_STEM_HEAD_BIAS - LLM_N_STEMS] = {names->head_bias, false}, [LLM_STEM_HEAD - LLM_N_STEMS] = {names->head, false},
-        [LLM_STEM_CLASSES - LLM_N_STEMS] = {like_bert ? "classifier" : "score", false}, /* as transformers has them */
+        [LLM_STEM_CLASSES - LLM_N_STEMS] = {two ? names->two_classes[0] : like_bert ? "classifier" : "score", false}, /* as transformers */
+        [LLM_STEM_CLASSES_2 - LLM_N_STEMS] = {names->two_classes[1], false},
         [LLM_STEM_LOGIT_SCALE - LLM_N_STEMS] = {"logit_scale", false}, [LLM_STEM_LOGIT_BIAS - LLM_N_STEMS] = {"logit_bias", false},
         [LLM_STEM_PROJECTION - LLM_N_STEMS] = {names->projection, false},
         [LLM_STEM_PROJECTOR_1 - LLM_N_STEMS] = {names->projector[0], false}, [LLM_STEM_PROJECTOR_2 - LLM_N_STEMS] = {names->projector[1], false},

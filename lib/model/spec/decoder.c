@@ -5,10 +5,23 @@
 #include <string.h>
 #include "model/spec/block.h"
 
+/* Rotary positions of patches (DINOv3): half of a head's pairs are rotated by rows, half by columns, with the same frequencies. */
+static int set_grid(struct llm_stack *m, const struct llm_config *c, struct llm_err *e)
+{
+    const int64_t half = c->rotary_dim / 2, each = half / 2;
+    if (!m->inv_freq[0]) m->inv_freq[0] = llm_alloc((size_t)half, sizeof **m->inv_freq, "rotary frequencies", e);
+    if (!m->inv_freq[0]) return -1;
+    for (int64_t i = 0; i < half; i++) m->inv_freq[0][i] = (float)pow(c->rope_theta, -(double)(i % each) / (double)each);
+    m->rope[0] = (struct llm_rope){.head_dim = c->head_dim, .rotary_dim = c->rotary_dim, .pairing = LLM_ROPE_HALVES, .inv_freq = m->inv_freq[0],
+                                   .magnitude = 1, .grid = c->image_size / c->patch_size, .grid_first = 1 + c->num_registers};
+    return 0;
+}
+
 int llm_stack_set_rope(struct llm_stack *m, const struct llm_config *c, int64_t context, struct llm_err *e)
 {
     static const struct llm_rope_scaling plain = {.kind = LLM_ROPE_PLAIN};
     if (c->position != LLM_POSITION_ROPE) return 0;
+    if (c->patch_size > 0) return set_grid(m, c, e);
     for (int local = 0; local < (c->rope_local_theta > 0 ? 2 : 1); local++) {
         struct llm_rope *r = &m->rope[local];
         if (!m->inv_freq[local]) m->inv_freq[local] = llm_alloc((size_t)c->rotary_dim / 2, sizeof **m->inv_freq, "rotary frequencies", e);
@@ -48,12 +61,16 @@ static void declare_patches(struct llm_declare *d, struct llm_stack *m)
 {
     const struct llm_config *c = d->config;
     const bool tower = d->stack == LLM_STACK_VISION;
-    const char *const dims = c->patches_only ? "patches, hidden_size" : "patches + 1, hidden_size";
+    const char *const dims = c->patches_only ? "patches, hidden_size" : c->num_registers > 0 && !c->bare_registers ? "patches + 2, hidden_size"
+                                                                                                                   : "patches + 1, hidden_size";
     d->layer = -1;
     d->unit = LLM_UNIT_EMBEDDINGS;
     if (!c->patches_only)
         llm_declare_rows(d, &m->embed, LLM_STEM_EMBED, 1, c->hidden_size, tower ? "hidden_size" : "1, hidden_size", tower ? 1 : 3);
+    if (c->num_registers > 0)
+        llm_declare_rows(d, &m->registers, LLM_STEM_REGISTERS, c->num_registers, c->hidden_size, "1, num_register_tokens, hidden_size", 3);
     llm_declare_patches(d, &m->patches, !tower || c->patches_only);
+    if (c->position != LLM_POSITION_LEARNED) return;
     if (tower) llm_declare_table(d, &m->positions, LLM_STEM_POSITIONS, c->max_position_embeddings, c->hidden_size, dims, true);
     else llm_declare_rows(d, &m->positions, LLM_STEM_POSITIONS, c->max_position_embeddings, c->hidden_size, dims, 3);
     d->unit = LLM_UNIT_NORMS;
@@ -115,8 +132,13 @@ static void declare_classes(struct llm_declare *d, struct llm_decoder *m)
 {
     const struct llm_config *c = d->config;
     d->unit = LLM_UNIT_CLASSES;
-    llm_declare_table(d, &m->classes.w, LLM_STEM_CLASSES, c->num_labels, c->hidden_size, "num_labels, hidden_size", false);
+    const bool two = c->class_vector == LLM_CLASSES_OF_TWO_TOKENS;
+    llm_declare_table(d, &m->classes.w, LLM_STEM_CLASSES, c->num_labels, two ? c->hidden_size : llm_config_class_width(c),
+                      c->class_vector == LLM_CLASSES_OF_TOKEN_AND_MEAN ? "num_labels, 2 * hidden_size" : "num_labels, hidden_size", false);
     if (llm_config_like_bert(c)) llm_declare_bias(d, &m->classes.b, LLM_STEM_CLASSES, c->num_labels, "num_labels");
+    if (!two) return;
+    llm_declare_table(d, &m->classes_2.w, LLM_STEM_CLASSES_2, c->num_labels, c->hidden_size, "num_labels, hidden_size", false);
+    llm_declare_bias(d, &m->classes_2.b, LLM_STEM_CLASSES_2, c->num_labels, "num_labels");
 }
 
 static void declare_head(struct llm_declare *d, struct llm_decoder *m)

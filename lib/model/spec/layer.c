@@ -42,6 +42,7 @@ static void declare_sub_layer(struct llm_declare *d, struct llm_layer *layer, in
     if (!shares && (place == LLM_NORM_PRE || place == LLM_NORM_SANDWICH)) declare_module(d, &layer->before[i], &llm_module_norm, before);
     declare_module(d, llm_layer_part(layer, i), kind, 0);
     if (place == LLM_NORM_SANDWICH || place == LLM_NORM_OUTPUT) declare_module(d, &layer->after[i], &llm_module_norm, after);
+    if (d->config->layer_scale) declare_module(d, &layer->after[i], &llm_module_gain, after);
 }
 
 void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number)

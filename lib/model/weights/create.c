@@ -118,6 +118,10 @@ static void fill(const struct llm_config *c, const struct llm_arch *arch, const 
         for (int64_t i = 0; i < s->shape[0] * s->shape[1]; i++) out[i] = s->init == LLM_INIT_ONE;
         return;
     }
+    if (s->init == LLM_INIT_LAYER_SCALE) {
+        for (int64_t i = 0; i < s->shape[0]; i++) out[i] = (float)c->layer_scale_init;
+        return;
+    }
     if (s->init == LLM_INIT_LOGIT_SCALE || s->init == LLM_INIT_LOGIT_BIAS) {
         out[0] = s->init == LLM_INIT_LOGIT_SCALE ? (float)c->logit_scale_init : -10;
         return;

@@ -36,7 +36,10 @@ int llm_model_write_labels(const struct llm_model *m, json_t *config)
         failed = json_object_set_new(config, "architectures", json_pack("[s]", text));
     }
     if (n > 0 && !failed) {
-        snprintf(text, sizeof text, "%.*sForSequenceClassification", (int)(causal ? causal - m->arch->architecture : 0), m->arch->architecture);
+        const char *what = m->config.patch_size == 0 ? "ForSequenceClassification"
+                           : m->config.class_vector == LLM_CLASSES_OF_TWO_TOKENS ? "ForImageClassificationWithTeacher" : "ForImageClassification";
+        const char *end = causal ? causal : m->config.patch_size > 0 ? strstr(m->arch->architecture, "Model") : NULL;
+        snprintf(text, sizeof text, "%.*s%s", (int)(end ? end - m->arch->architecture : 0), m->arch->architecture, what);
         failed = json_object_set_new(config, "architectures", json_pack("[s]", text));
         if (json_object_size(names) > 0) failed |= json_object_set(config, "id2label", names) | json_object_set(config, "label2id", numbers);
     }

@@ -239,9 +239,10 @@ size_t llm_model_ends(const struct llm_model *m, int32_t ids[LLM_MAX_ENDS])
     return n;
 }
 
-struct llm_param *llm_model_classes(const struct llm_model *m, struct llm_param **bias)
+struct llm_param *llm_model_classes(const struct llm_model *m, int head, struct llm_param **bias)
 {
     const struct llm_decoder *d = m->layout;
-    *bias = d->classes.b;
-    return d->classes.w;
+    const struct llm_linear_params *p = head ? &d->classes_2 : &d->classes;
+    *bias = p->b;
+    return p->w;
 }

@@ -60,8 +60,9 @@ struct llm_param *llm_model_embedding(const struct llm_model *m);
 struct llm_param *llm_model_head(const struct llm_model *m);
 /* The head's bias [vocab], or NULL. */
 struct llm_param *llm_model_head_bias(const struct llm_model *m);
-/* The matrix of classes [num_labels, hidden], which multiplies llm_model_before_classes, and its bias or NULL. */
-struct llm_param *llm_model_classes(const struct llm_model *m, struct llm_param **bias);
+/* The matrix of classes [num_labels, width], which multiplies llm_model_before_classes, and its bias or NULL. Head 1: of
+ * LLM_CLASSES_OF_TWO_TOKENS, each of whose matrices [num_labels, hidden] multiplies one half; NULL: there is one head. */
+struct llm_param *llm_model_classes(const struct llm_model *m, int head, struct llm_param **bias);
 /* Models that compare vectors: the factor of their products, of InfoNCE at most 100. */
 double llm_model_logit_scale(const struct llm_model *m);
 /* What is added to a logit of the sigmoid loss; 0 without that loss. */

@@ -14,7 +14,7 @@
 /* A table of cosines and sines for one list of positions and frequencies. All heads and layers, q and k, forward and backward pass share it, and so
  * do steps with the same positions: a context keeps the last few tables. */
 struct table {
-    int64_t tokens, half;
+    int64_t tokens, half, grid, grid_first;
     float magnitude;
     size_t room;              /* floats in `memory` */
     float *memory;            /* inv_freq [half], cos, sin, -sin [tokens][half] each */
@@ -24,13 +24,23 @@ struct table {
 };
 struct llm_rope_tables { struct table slot[4]; int next; };
 
+/* The angle of pair i at a position (struct llm_rope). */
+static double angle_of(const struct table *t, int64_t position, int64_t i)
+{
+    if (t->grid == 0) return (double)position * (double)t->memory[i];
+    const int64_t place = position - t->grid_first;
+    if (place < 0) return 0;
+    const double at = (double)(i < t->half / 2 ? place / t->grid : place % t->grid);
+    return 2 * M_PI * (2 * (at + .5) / (double)t->grid - 1) * (double)t->memory[i];
+}
+
 static void table_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     struct table *t = arg;
     (void)thread;
     for (int64_t r = from; r < to; r++) {
         for (int64_t i = 0; i < t->half; i++) {
-            double angle = (double)t->positions[r] * (double)t->memory[i];
+            double angle = angle_of(t, t->positions[r], i);
             t->cos[r * t->half + i] = (float)(cos(angle) * (double)t->magnitude);
             t->sin[r * t->half + i] = (float)(sin(angle) * (double)t->magnitude);
             t->minus_sin[r * t->half + i] = -t->sin[r * t->half + i];
@@ -42,6 +52,7 @@ static bool table_fits(const struct table *t, const int32_t *positions, int64_t 
 {
     int64_t half = r->rotary_dim / 2;
     return t->memory && t->tokens == tokens && t->half == half && t->magnitude == r->magnitude
+        && t->grid == r->grid && t->grid_first == r->grid_first
         && memcmp(t->positions, positions, (size_t)tokens * sizeof *positions) == 0
         && memcmp(t->memory, r->inv_freq, (size_t)half * sizeof *r->inv_freq) == 0;
 }
@@ -55,6 +66,8 @@ static int table_make(struct table *t, const int32_t *positions, int64_t tokens,
     t->tokens = tokens;
     t->half = half;
     t->magnitude = r->magnitude;
+    t->grid = r->grid;
+    t->grid_first = r->grid_first;
     memcpy(t->memory, r->inv_freq, (size_t)half * sizeof *t->memory);
     memcpy(t->positions, positions, (size_t)tokens * sizeof *positions);
     t->cos = t->memory + half;
@@ -158,8 +171,12 @@ struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32
 
 static const int32_t check_positions[5] = {0, 1, 2, 900, 5};
 static const float check_frequencies[5] = {1, 0.3f, 0.1f, 0.03f, 0.01f};
-static const struct llm_rope check_halves = {17, 10, LLM_ROPE_HALVES, check_frequencies, 1, 3};
-static const struct llm_rope check_pairs = {17, 10, LLM_ROPE_INTERLEAVED, check_frequencies, 1.25f, 0};
+static const struct llm_rope check_halves = {.head_dim = 17, .rotary_dim = 10, .pairing = LLM_ROPE_HALVES, .inv_freq = check_frequencies,
+                                             .magnitude = 1, .first = 3};
+static const struct llm_rope check_pairs = {.head_dim = 17, .rotary_dim = 10, .pairing = LLM_ROPE_INTERLEAVED, .inv_freq = check_frequencies,
+                                            .magnitude = 1.25f};
+static const struct llm_rope check_grid = {.head_dim = 17, .rotary_dim = 8, .pairing = LLM_ROPE_HALVES, .inv_freq = check_frequencies,
+                                           .magnitude = 1, .grid = 31, .grid_first = 2};
 
 static struct llm_tensor *run_halves(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
@@ -173,21 +190,35 @@ static struct llm_tensor *run_pairs(struct llm_ctx *c, struct llm_tensor *const 
     return llm_add(c, llm_rope(c, in[0], check_positions, &check_pairs), llm_rope(c, in[0], check_positions, &check_halves));
 }
 
+static struct llm_tensor *run_grid(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    (void)p;
+    return llm_rope(c, in[0], check_positions, &check_grid);
+}
+
+static double check_angle(const struct llm_rope *r, int64_t t, int64_t i)
+{
+    const double f = (double)check_frequencies[i], y = (check_positions[t] - 2) / 31 + .5, x = (check_positions[t] - 2) % 31 + .5;
+    if (r->grid == 0) return check_positions[t] * f;
+    return check_positions[t] < 2 ? 0 : 2 * M_PI * f * (2 * (i < 2 ? y : x) / 31 - 1);
+}
+
 /* y += x rotated; x has 3 heads of 17 channels */
 static void formula(const struct llm_rope *r, const double *x, int64_t ldx, double *y)
 {
-    bool halves = r->pairing == LLM_ROPE_HALVES;
+    const bool halves = r->pairing == LLM_ROPE_HALVES;
+    const int64_t n = r->rotary_dim / 2;
     for (int64_t t = 0; t < 5; t++) {
         for (int64_t h = 0; h < 51; h += 17) {
             const double *in = x + t * ldx + h;
             double *out = y + t * 51 + h;
-            for (int64_t i = 0; i < 5; i++) {
-                int64_t a = r->first + (halves ? i : 2 * i), b = r->first + (halves ? i + 5 : 2 * i + 1);
-                double angle = check_positions[t] * (double)check_frequencies[i], m = (double)r->magnitude;
+            for (int64_t i = 0; i < n; i++) {
+                int64_t a = r->first + (halves ? i : 2 * i), b = r->first + (halves ? i + n : 2 * i + 1);
+                double angle = check_angle(r, t, i), m = (double)r->magnitude;
                 out[a] += m * (in[a] * cos(angle) - in[b] * sin(angle));
                 out[b] += m * (in[b] * cos(angle) + in[a] * sin(angle));
             }
-            for (int64_t i = 0; i < 17; i++) out[i] += i < r->first || i >= r->first + 10 ? in[i] : 0;
+            for (int64_t i = 0; i < 17; i++) out[i] += i < r->first || i >= r->first + 2 * n ? in[i] : 0;
         }
     }
 }
@@ -207,6 +238,14 @@ static void formula_pairs(const struct llm_gradcheck *g, const double *const *in
     formula(&check_halves, in[0], 51, y);
 }
 
+static void formula_grid(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    (void)p;
+    memset(y, 0, (size_t)(g->out.rows * g->out.cols) * sizeof *y);
+    formula(&check_grid, in[0], 51, y);
+}
+
 const struct llm_gradcheck llm_gradcheck_rope[] = {
+    {.name = "rope of a grid", .in = {{5, 51}}, .out = {5, 51}, .run = run_grid, .formula = formula_grid},
     {.name = "rope of halves of a view", .in = {{5, 56}}, .out = {5, 51}, .run = run_halves, .formula = formula_halves},
     {.name = "rope of both pairings", .in = {{5, 51}}, .out = {5, 51}, .run = run_pairs, .formula = formula_pairs}, {0}};

@@ -90,9 +90,9 @@ static int document(const struct llm_task *t, struct llm_rows *rows, int64_t row
 }
 
 /* How many texts have their own class as the most likely one; of equals the first. */
-static void judge(struct llm_ctx *c, struct llm_mean *right, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, const int32_t *targets)
+static void judge(struct llm_ctx *c, const struct llm_model *m, struct llm_mean *right, struct llm_tensor *x, const int32_t *targets)
 {
-    const struct llm_tensor *logits = llm_linear(c, x, w, b);
+    const struct llm_tensor *logits = llm_model_class_logits(c, m, x);
     for (int64_t r = 0; r < logits->rows; r++) {
         const float *row = logits->data + r * logits->stride;
         int64_t best = 0;
@@ -146,11 +146,30 @@ static void mixed_loss(struct llm_ctx *c, const struct llm_task *t, struct llm_t
     for (int64_t r = 0; r < n && !llm_ctx_failed(c); r++) losses[r] = weights[2 * r] * both[2 * r] + weights[2 * r + 1] * both[2 * r + 1];
 }
 
+/* The loss of one head, or, with two heads, the mean of both heads' losses (Touvron et al. 2021, equation 3, with the classes of the data in place
+ * of a teacher's). */
+static void losses_of(struct llm_ctx *c, const struct llm_task *t, struct llm_tensor *x, const int32_t *targets, double grad_scale,
+                      const struct llm_augmented *mixed, float *losses)
+{
+    const struct llm_model *m = t->model;
+    struct llm_param *bias;
+    const int heads = llm_model_classes(m, 1, &bias) ? 2 : 1;
+    const int64_t n = x->rows, width = x->cols / heads;
+    float *own = heads > 1 ? llm_op_alloc(c, n, sizeof *own) : losses;
+    for (int h = 0; h < heads && !llm_ctx_failed(c); h++) {
+        struct llm_param *classes = llm_model_classes(m, h, &bias);
+        struct llm_tensor *part = heads > 1 ? llm_columns(c, x, h * width, width) : x;
+        struct llm_cross_entropy loss = {.targets = targets, .bias = bias, .logit_scale = 1, .grad_scale = grad_scale / heads, .token_nll = own};
+        if (mixed) mixed_loss(c, t, part, classes, &loss, mixed, own);
+        else llm_cross_entropy(c, part, classes, &loss);
+        for (int64_t r = 0; heads > 1 && r < n; r++) losses[r] = (h > 0 ? losses[r] : 0) + own[r] / 2;
+    }
+}
+
 static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss, struct llm_err *e)
 {
     struct llm_model *m = t->model;
     int64_t n = rows->n_rows, len = rows->row_len;
-    struct llm_param *bias, *classes = llm_model_classes(m, &bias);
     c->n_rows = n;
     c->row_len = len;
     const bool sees = m->config.patch_size > 0;
@@ -163,10 +182,8 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *row
     for (int64_t r = 0; r < n && losses; r++) targets[r] = rows->targets[r * len];
     struct llm_tensor *pooled = llm_model_pool(c, m, llm_model_forward(c, m, &b), rows->ids, rows->lengths, n);
     struct llm_tensor *x = llm_model_before_classes(c, m, pooled);
-    struct llm_cross_entropy loss = {.targets = targets, .bias = bias, .logit_scale = 1, .grad_scale = grad_scale, .token_nll = losses};
-    if (sees && c->training && llm_option_real(&t->o, "mixup") > 0) mixed_loss(c, t, x, classes, &loss, mixed, losses);
-    else llm_cross_entropy(c, x, classes, &loss);
-    if (!llm_ctx_failed(c) && !c->training) judge(c, &t->means[0], x, classes, bias, targets);
+    losses_of(c, t, x, targets, grad_scale, sees && c->training && llm_option_real(&t->o, "mixup") > 0 ? mixed : NULL, losses);
+    if (!llm_ctx_failed(c) && !c->training) judge(c, m, &t->means[0], x, targets);
     if (llm_ctx_failed(c)) {
         *e = c->err;
         return -1;

@@ -77,7 +77,7 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *pai
 {
     struct llm_model *m = t->model;
     struct llm_rows rows;
-    struct llm_param *bias, *head = llm_model_classes(m, &bias);
+    struct llm_param *bias, *head = llm_model_classes(m, 0, &bias);
     int64_t n = 2 * pairs->n_rows;
     if (llm_pairs_rows(c, pairs, &rows, e) < 0) return -1;
     int32_t *lengths = llm_op_alloc(c, n, sizeof *lengths);

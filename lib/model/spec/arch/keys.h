@@ -45,6 +45,21 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     {in "rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, LLM_KEY_HF}
 #define LLM_KEYS_LLAMA LLM_KEYS_LLAMA_IN("")
 
+/* Vision transformers. */
+#define LLM_KEYS_VIT \
+    {"hidden_size", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, LLM_KEY_HF}, \
+    {"num_hidden_layers", LLM_KEY_INT, LLM_AT(num_hidden_layers), 1, LLM_MAX_LAYERS, NULL, LLM_KEY_HF}, \
+    {"num_attention_heads", LLM_KEY_INT, LLM_AT(num_attention_heads), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, LLM_KEY_HF}, \
+    {"initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, LLM_KEY_HF}, \
+    {"layer_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, LLM_KEY_HF}, \
+    {"image_size", LLM_KEY_INT, LLM_AT(image_size), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {"patch_size", LLM_KEY_INT, LLM_AT(patch_size), 1, 1 << 10, NULL, LLM_KEY_HF}, \
+    {"num_channels", LLM_KEY_INT, LLM_AT(num_channels), 1, 64, NULL, LLM_KEY_HF}
+/* llm_arch.defaults and finish of ViT (vit.c); families that derive from it call them. */
+void llm_vit_defaults(struct llm_config *c);
+int llm_vit_finish(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
+
 /* Sliding-window attention. */
 #define LLM_KEYS_WINDOW \
     {"sliding_window", LLM_KEY_LENGTH, LLM_AT(sliding_window), 0, 1 << 24, NULL, LLM_KEY_OURS}, \

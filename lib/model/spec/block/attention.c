@@ -36,7 +36,7 @@ static void declare(struct llm_declare *d, struct llm_module *m)
                            c->attention_bias);
         if (llm_attention_makes_keys(c, d->layer)) {
             llm_declare_linear(d, &m->p[LLM_ATTENTION_K], LLM_STEM_K, kv, c->hidden_size, "num_key_value_heads * head_dim, hidden_size",
-                               c->attention_bias);
+                               c->attention_bias && !c->no_key_bias);
             llm_declare_linear(d, &m->p[LLM_ATTENTION_V], LLM_STEM_V, kv, c->hidden_size, "num_key_value_heads * head_dim, hidden_size",
                                c->attention_bias);
         }
