@@ -11,6 +11,7 @@
 #include "bin/train/train.h"
 #include "measure/profile.h"
 #include "model/weights/lora.h"
+#include "tensor/slices.h"
 
 #define AT(field) offsetof(struct args, teach.field)
 
@@ -82,6 +83,8 @@ static const struct llm_opt options[] = {
      LLM_SIZE, offsetof(struct args, o.batch_tokens), 1, 1 << 30, NULL},
     {0, "grad-shards", "S", "sum the gradient in a fixed tree over S shards of a step's rows; changes results [1]", LLM_INT,
      offsetof(struct args, o.grad_shards), 1, 1 << 20, NULL},
+    {0, "tensor-parts", "P", "cut the layers' matrices into P slices, which ranks may divide (--shard tp=T); changes results [1]",
+     LLM_INT, offsetof(struct args, o.tensor_parts), 1, LLM_MAX_SLICES, NULL},
     {0, "gradients", "TYPE", "number type in which the shards' gradients are summed: f32, int8 (one scale for all shards); changes results [f32]",
      LLM_CHOICE, offsetof(struct args, o.gradients), 0, 0, NULL},
     {0, "lr", "RATE", "learning rate [1e-3]", LLM_REAL, offsetof(struct args, o.lr), 0, 1e6, NULL},
@@ -177,8 +180,8 @@ static const struct llm_opt options[] = {
     {0, "profile", NULL, "print at the end, on standard error, where the time was spent", LLM_FLAG, offsetof(struct args, profile), 0, 0, NULL},
     {0, NULL, NULL, "Many machines:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "shard", "LAYOUT",
-     "divide the run among the ranks of mpirun or srun: dp=RANKS,zero=Z; zero=1 divides the moments, 2 gradients, 3 weights, too; pp=STAGES divides "
-     "the layers, schedule=1f1b or gpipe [all ranks, zero=0]",
+     "divide the run among the ranks of mpirun or srun: dp=RANKS,zero=Z; zero=1 divides the moments, 2 gradients, 3 weights, too; tp=RANKS divides "
+     "the --tensor-parts; pp=STAGES divides the layers, schedule=1f1b or gpipe [all ranks, zero=0]",
      LLM_STR, offsetof(struct args, shard), 0, 0, NULL},
     {0, "snapshot", "FOLDER", "keep a snapshot of the newest step in each machine's FOLDER (/dev/shm): --resume survives the loss of one machine",
      LLM_STR, offsetof(struct args, snapshot), 0, 0, NULL},

@@ -36,6 +36,7 @@ int llm_run_coordcheck(const struct llm_run *r, const struct args *a, const char
     const char *place;
     int got = 0;
     size_t n = 0;
+    if (a->o.tensor_parts > 1) got = llm_fail(e, LLM_EX_USAGE, "--coordcheck: expected a run without --tensor-parts");
     for (const char *at = a->coordcheck; got == 0 && *at; n++) {
         size_t length = strcspn(at, ",");
         char word[24] = "";

@@ -314,20 +314,25 @@ int llm_comm_barrier(struct llm_comm *c, struct llm_err *e)
     return 0;
 }
 
-struct llm_comm *llm_comm_twin(struct llm_comm *c, struct llm_err *e)
+struct llm_comm *llm_comm_run(struct llm_comm *c, int first, int n, struct llm_err *e)
 {
     if (++c->job->groups >= MAX_GROUPS) {
         llm_fail(e, LLM_EX_FAILURE, "expected fewer than %d communicators", MAX_GROUPS);
         return NULL;
     }
-    struct llm_comm *twin = create(c->n, e);
-    if (!twin) return NULL;
-    twin->job = c->job;
-    twin->group = c->job->groups;
-    twin->rank = c->rank;
-    memcpy(twin->world, c->world, (size_t)c->n * sizeof *c->world);
-    memcpy(twin->hosts, c->hosts, (size_t)c->n * sizeof *c->hosts);
-    return twin;
+    struct llm_comm *run = create(n, e);
+    if (!run) return NULL;
+    run->job = c->job;
+    run->group = c->job->groups; /* disjoint runs may share it */
+    run->rank = c->rank - first;
+    memcpy(run->world, c->world + first, (size_t)n * sizeof *c->world);
+    memcpy(run->hosts, c->hosts + first, (size_t)n * sizeof *c->hosts);
+    return run;
+}
+
+struct llm_comm *llm_comm_twin(struct llm_comm *c, struct llm_err *e)
+{
+    return llm_comm_run(c, 0, c->n, e);
 }
 
 struct llm_comm *llm_comm_split(struct llm_comm *c, uint64_t color, struct llm_err *e)

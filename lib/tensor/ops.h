@@ -124,6 +124,7 @@ struct llm_attn {
     int64_t rel_buckets;
     int64_t rel_use;            /* rel_bias shared by layers: the index of this layer's gradient accumulator (llm_param.grad_use) */
     float dropout;              /* on probabilities */
+    int64_t first_head;         /* of dropout's random numbers: the number of the first head in the model */
 };
 /* softmax(scale · q·kᵀ + masks) · v with a tiled online softmax: tiles of 64 keys, counted from the document's start, and chunks of 1,024 keys,
  * merged from left to right. Memory is linear in row_len. If lse is not NULL, *lse is the log-sum-exp of each query's scores, [tokens, n_heads]. */

@@ -48,6 +48,17 @@ struct llm_adapter {
  * row adds g·gᵀ to `in`, the factor of the columns, and `out` is NULL. */
 struct llm_kronecker { float *in, *out; };
 
+struct llm_param;
+/* The slices of a matrix or a vector in tensor parallelism (tensor/slices.h): n parameters, which are read, trained and moved in its place. A matrix
+ * is cut by rows, which are outputs, or by columns, which are inputs; a vector by elements. */
+struct llm_slices {
+    bool by_columns;
+    int n, first, end;        /* slices [first, end) are at this rank; others have no data */
+    int64_t parts[LLM_MAX_PARTS]; /* cut by rows: of each matrix that the whole is a fusion of, as llm_param.parts; slice j has slice j of each */
+    struct llm_param *of;     /* [n]; owned */
+    struct llm_param *whole;  /* what is cut; it has no data */
+};
+
 struct llm_param_spec;
 /* A parameter: named, persistent, shared by training, inference and files. */
 struct llm_param {
@@ -79,6 +90,8 @@ struct llm_param {
     bool running;             /* running statistics of BatchNorm, without a gradient: each pass adds its statistics to `grad`, and the step moves the
                                * values towards the mean of these */
     bool owned;               /* weight.data was malloced by the model */
+    struct llm_slices *slices; /* what stands for the parameter in tensor parallelism; owned by the model; NULL: it is whole */
+    const struct llm_slices *slice_of; /* the parameter is one of these slices; NULL: it is none */
 };
 static inline int64_t llm_param_count(const struct llm_param *p)
 {
@@ -117,6 +130,7 @@ struct llm_shared_buffer {
 };
 
 struct llm_ctx;
+struct llm_group;
 struct llm_inner;
 /* An activation. Columns are contiguous; `stride` is the distance between rows in elements, so a run of columns is a view. */
 struct llm_tensor {
@@ -230,6 +244,7 @@ struct llm_ctx {
     struct llm_watch *watch;  /* observers and editors of the model that runs here (model/forward/watch.h); borrowed; NULL: none */
     struct llm_between *between; /* borrowed; NULL: nothing happens between layers */
     struct llm_stage *cut;      /* borrowed; NULL: models run whole */
+    struct llm_group *group;    /* the ranks that have the slices of the model's matrices; borrowed; NULL: this process has all of them */
     int64_t boundary;         /* the next node that is recorded is the first of layer boundary - 1; 0: of no layer */
     bool recomputing;         /* a block runs again for its backward pass: observers have seen its values */
     struct llm_rope_tables *rope_tables; /* op/rope.c's, NULL until needed */

@@ -1,5 +1,6 @@
 /* Evaluation on held-out rows (train/trainer.h). */
 #include <math.h>
+#include <string.h>
 #include "base/signals.h"
 #include "train/stages.h"
 #include "train/trainer_internal.h"
@@ -25,12 +26,33 @@ static int cut_windows(struct llm_trainer *t, bool file, uint64_t first, uint64_
     return 0;
 }
 
-/* Before a pass in which ranks exchange weights: none takes it alone. */
+/* Before a pass in which ranks exchange weights or activations: none takes it alone. */
 static int agree_on_pass(struct llm_trainer *t, int got, struct llm_err *e)
 {
-    if (t->share.zero < 3 && !t->stages) return got;
+    if (t->share.zero < 3 && !t->stages && !t->group) return got;
     got = llm_trainer_agree(t, got, e);
     t->eval_agreed = got != 0;
+    return got;
+}
+
+int llm_trainer_end_eval(struct llm_trainer *t, struct llm_err *e)
+{
+    int got = -1; /* of a pass that a fault has interrupted */
+    if (!t->in_pass) return 0;
+    t->in_pass = false;
+    return llm_trainer_leave(t, &got, e);
+}
+
+/* The pass of a member of a tensor-parallel group. If another member has failed, the losses do not count. */
+static int run_member(struct llm_trainer *t, const struct llm_rows *rows, struct llm_err *e)
+{
+    struct llm_err problem;
+    t->in_pass = true;
+    int got = t->objective->run(&t->eval_ctx, &t->task, rows, 1, t->token_loss, e);
+    const bool failed = got < 0;
+    t->in_pass = false;
+    if (llm_trainer_leave(t, &got, failed ? &problem : e) < 0) return -1;
+    if (failed && got == 0) memset(t->token_loss, 0, (size_t)(rows->n_rows * rows->row_len) * sizeof *t->token_loss);
     return got;
 }
 
@@ -60,7 +82,8 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         part = llm_rows_part(&part, 0, (int64_t)n);
         if (part.counted == 0) continue;
         llm_share_begin_eval(&t->share);
-        got = t->stages ? llm_stages_eval(t, &part, e) : t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e);
+        if (t->stages) got = llm_stages_eval(t, &part, e);
+        else got = t->group ? run_member(t, &part, e) : t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e);
         if (got < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
         llm_trainer_fold(t, &part, t->token_loss, &sum, &bytes);

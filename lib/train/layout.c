@@ -5,12 +5,12 @@
 #include "base/cli.h"
 #include "train/share.h"
 
-#define FORM "dp=RANKS,zero=0|1|2|3,pp=STAGES,schedule=1f1b|gpipe"
+#define FORM "dp=RANKS,zero=0|1|2|3,tp=RANKS,pp=STAGES,schedule=1f1b|gpipe"
 enum { HIGHEST_ZERO = 3 };
 
 static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
 {
-    static const char *const others[] = {"tp", "cp", "ep"};
+    static const char *const others[] = {"cp", "ep"};
     const char *sign = strchr(pair, '=');
     const size_t n = sign ? (size_t)(sign - pair) : 0;
     int64_t v;
@@ -29,6 +29,10 @@ static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
     }
     if (n == 2 && strncmp(pair, "pp", n) == 0 && v > 0) {
         l->pp = v;
+        return 0;
+    }
+    if (n == 2 && strncmp(pair, "tp", n) == 0 && v > 0) {
+        l->tp = v;
         return 0;
     }
     if (n == 4 && strncmp(pair, "zero", n) == 0) {
@@ -53,15 +57,20 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
         if (read_pair(l, at, e) < 0) return -1;
     }
     if (llm_layout_stages(l) == 1 && l->gpipe) return llm_fail(e, LLM_EX_USAGE, "--shard: expected schedule=gpipe beside pp, found it alone");
-    if (l->zero < 0) l->zero = llm_layout_stages(l) > 1; /* a stage divides its moments among the replicas */
-    if (llm_layout_stages(l) == 1 || l->zero == 1) return 0;
-    return llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected zero=1, found zero=%d", (int)l->pp, (int)l->zero);
+    if (llm_layout_stages(l) > 1 && llm_layout_members(l) > 1) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected tp=1, found tp=%d, which is not built", (int)l->pp, (int)l->tp);
+    }
+    const bool lanes = llm_layout_lanes(l) > 1; /* whose ranks divide their moments among the replicas */
+    if (l->zero < 0) l->zero = lanes;
+    if (!lanes || l->zero == 1) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: %s=%d: expected zero=1, found zero=%d", llm_layout_stages(l) > 1 ? "pp" : "tp",
+                    (int)llm_layout_lanes(l), (int)l->zero);
 }
 
 int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e)
 {
-    const int64_t stages = llm_layout_stages(l), wanted = (l->dp > 0 ? l->dp : 1) * stages;
-    if (l->dp == 0 ? n_ranks % stages == 0 : n_ranks == wanted) return 0;
+    const int64_t lanes = llm_layout_lanes(l), wanted = (l->dp > 0 ? l->dp : 1) * lanes;
+    if (l->dp == 0 ? n_ranks % lanes == 0 : n_ranks == wanted) return 0;
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected a launcher that starts %lld ranks (mpirun -n %lld)%s, found %d rank%s", (long long)wanted,
                     (long long)wanted, l->dp == 0 ? ", or a multiple" : "", n_ranks, n_ranks == 1 ? "" : "s");
 }

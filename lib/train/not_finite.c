@@ -39,7 +39,7 @@ static bool bad_activation(struct llm_trainer *t, const struct llm_rows *rows, c
 
 int llm_trainer_norm_not_finite(const struct llm_trainer *t, double norm, const struct llm_param *bad, struct llm_err *e)
 {
-    const char *name = t->share.zero < 2 ? llm_trainer_first_bad(t, true) : NULL;
+    const char *name = t->share.zero < 2 && !t->group ? llm_trainer_first_bad(t, true) : NULL;
     return llm_fail(e, LLM_EX_FAILURE, "step %lld: the norm of the gradient is %s: first bad tensor: gradient of '%s'", (long long)t->step + 1,
                     isnan(norm) ? "not a number" : "infinite", name ? name : bad->name);
 }
@@ -51,6 +51,7 @@ int llm_trainer_not_finite(struct llm_trainer *t, const struct llm_rows *rows, d
     long long step = (long long)t->step + 1;
     if (weight) return llm_fail(e, LLM_EX_FAILURE, "step %lld: the loss is %s: first bad tensor: weight '%s'", step, value, weight);
     if (t->stages) snprintf(name, sizeof name, "an activation, which a run without stages names");
+    else if (t->o.tensor_parts > 1) snprintf(name, sizeof name, "an activation, which a run without --tensor-parts names");
     else if (!bad_activation(t, rows, name, sizeof name)) snprintf(name, sizeof name, "an activation under dropout");
     return llm_fail(e, LLM_EX_FAILURE, "step %lld: the loss is %s: first bad tensor: %s; a lower --lr or --clip may help", step, value, name);
 }

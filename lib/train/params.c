@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "model/spec/block.h"
 #include "model/weights/lora.h"
+#include "model/weights/slices.h"
 #include "train/mup.h"
 #include "train/shards.h"
 #include "train/trainer.h"
@@ -33,6 +34,26 @@ static int make_master(struct llm_param *p, struct llm_err *e)
     p->weight.dtype = LLM_F32;
     p->weight.map = p->weight.map_end = NULL; /* no file has these values any more, so their pages must not be released */
     p->owned = true;
+    return 0;
+}
+
+/* The master of a slice, from that of the whole, which the last of its slices frees. */
+static int make_slice(struct llm_param *p, struct llm_err *e)
+{
+    const struct llm_slices *s = p->slice_of;
+    struct llm_param *whole = s->whole;
+    const int j = (int)(p - s->of);
+    const size_t n = (size_t)llm_param_count(p);
+    if (j == 0 && make_master(whole, e) < 0) return -1;
+    if (!(p->master = llm_alloc_huge(n, sizeof *p->master, "weights", e))) return -1;
+    llm_slices_take(s, j, whole->master, p->master);
+    p->weight.data = p->master;
+    p->owned = true;
+    if (j < s->n - 1) return 0;
+    free(whole->master);
+    whole->master = NULL;
+    whole->weight.data = NULL;
+    whole->owned = false;
     return 0;
 }
 
@@ -116,7 +137,10 @@ int llm_trains_check(const struct llm_train_options *o, const struct llm_param_s
 static void note_types(const struct llm_trainable *params, size_t n, int precision)
 {
     size_t count[LLM_N_DTYPES] = {0};
-    for (size_t i = 0; i < n; i++) count[params[i].p->weight.dtype]++;
+    for (size_t i = 0; i < n; i++) {
+        const struct llm_slices *s = params[i].p->slice_of;
+        if (!s || params[i].p == s->of) count[(s ? s->whole : params[i].p)->weight.dtype]++;
+    }
     for (int t = 0; t < LLM_N_DTYPES; t++) {
         if (!llm_dtypes[t].is_quantised || count[t] == 0) continue;
         llm_note("%zu tensor%s of type %s become%s f32 masters to be trained; the model is stored with %s in %s", count[t], count[t] == 1 ? "" : "s",
@@ -140,8 +164,9 @@ static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
     const struct llm_model *m = t->model;
     struct llm_param *p = q->p;
     size_t n = (size_t)llm_param_count(p);
-    if (make_master(p, e) < 0) return -1;
+    if ((p->slice_of ? make_slice(p, e) : make_master(p, e)) < 0) return -1;
     p->weight.rounded = t->o.precision == LLM_COMPUTE_BF16 && p->n_dims > 1; /* vectors stay as they are */
+    if (p->slice_of) p->slice_of->whole->weight.rounded = p->weight.rounded;
     if (llm_share_scatters(&t->share)) t->hashes[number] = llm_xxh64(p->master, n * sizeof(float), 0);
     if (!llm_share_has(&t->share, number)) {
         free(p->master);
@@ -152,7 +177,8 @@ static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
     }
     if (llm_share_place(&t->share, number, e) < 0 || (!p->grad && !(p->grad = zeroed(n, sizeof(float), e)))) return -1;
     if (!llm_share_pools_weights(&t->share, number) && make_forms(t, p, e) < 0) return -1;
-    const bool copy = t->share.params[number].home != t->share.stage; /* of a tied embedding, which is looked up in another stage */
+    const struct llm_share_param *at = &t->share.params[number];
+    const bool copy = at->copies == LLM_SHARE_TIED && at->home != t->share.lane; /* of a tied embedding, which is looked up in another stage */
     bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m) && !copy;
     int64_t tokens = llm_shard_rows(t->o.grad_shards, t->o.batch * t->o.accumulate) * t->o.context;
     if (t->o.batch_tokens > 0) tokens = t->o.batch_tokens / t->o.grad_shards + t->o.context;
@@ -179,6 +205,8 @@ static void list_trained(struct llm_trainer *t)
     struct llm_model *m = t->model;
     for (size_t i = 0; i < m->n_params && !t->objective->beside; i++) {
         struct llm_param *p = &m->params[i];
+        for (int j = 0; p->slices && j < p->slices->n; j++) t->params[t->n_params++].p = &p->slices->of[j];
+        if (p->slices) continue;
         if (m->lora ? llm_lora_is_whole(m->lora, p) : llm_trains(&t->o, p->spec)) t->params[t->n_params++].p = p;
         struct llm_lora_pair *pair = m->lora ? llm_lora_pair_of(m->lora, p) : NULL;
         if (!pair) continue;
@@ -191,14 +219,17 @@ static void list_trained(struct llm_trainer *t)
 
 bool llm_trainer_trains_all(const struct llm_trainer *t)
 {
-    return !t->model->lora && t->n_params == t->model->n_params + (size_t)t->task.n_params;
+    return !t->model->lora && (t->o.tensor_parts > 1 || t->n_params == t->model->n_params + (size_t)t->task.n_params);
 }
 
 int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_model *m = t->model;
     if (!m->lora && !t->objective->beside && llm_trains_check(&t->o, m->specs, m->n_params, e) < 0) return -1;
-    t->params = llm_calloc(3 * m->n_params + (size_t)t->task.n_params, sizeof *t->params, "training", e);
+    const int parts = (int)t->o.tensor_parts, members = (int)llm_layout_members(&t->layout);
+    const int own = parts / members, first = llm_comm_rank(t->comm) % members * own; /* slices of this rank */
+    if (parts > 1 && llm_model_slice(m, parts, first, first + own, e) < 0) return -1;
+    t->params = llm_calloc((size_t)(parts > 3 ? parts : 3) * m->n_params + (size_t)t->task.n_params, sizeof *t->params, "training", e);
     if (!t->params) return -1;
     list_trained(t);
     note_types(t->params, t->n_params, t->o.precision);

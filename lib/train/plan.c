@@ -8,6 +8,7 @@
 #include "io/zstd_frames.h"
 #include "model/spec/block.h"
 #include "model/weights/lora.h"
+#include "model/weights/slices.h"
 #include "train/metrics.h"
 #include "train/shards.h"
 #include "train/stages.h"
@@ -31,7 +32,7 @@ static void add_state(const struct llm_trainer *t, struct sample *s)
 enum { PASSES = 2 };
 
 /* What the options train, of the whole model. */
-struct trained { double params, active, frozen_bytes, moments, frames, in_layers, largest; bool all, embedding; };
+struct trained { double params, active, frozen_bytes, moments, frames, in_layers, largest, sliced /* of all members */; bool all, embedding; };
 
 /* The layers of a stage, [first, end) of `layers`. */
 struct stage { int64_t first, end, layers; };
@@ -60,9 +61,9 @@ static void count_adapter(struct trained *n, const struct llm_model *m, const st
     }
 }
 
-/* k NULL: of all stages; else of what one has. */
+/* k NULL: of all stages; else of what one has. Of matrices that are cut, what one of `members` ranks has. */
 static int count_trained(struct trained *n, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
-                         const struct stage *k, struct llm_err *e)
+                         const struct stage *k, int64_t members, struct llm_err *e)
 {
     struct llm_declare d;
     struct llm_decoder *layout;
@@ -81,6 +82,10 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
         const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
         double elements = (double)s->shape[0] * (double)s->shape[1];
         n->frames += ceil(4 * elements / (double)LLM_FRAME_BYTES);
+        if (llm_param_spec_sliced(s)) {
+            n->sliced += elements;
+            elements /= (double)members;
+        }
         const bool in_layer = s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < c->num_hidden_layers && s->sharers == 0;
         if (i > 0 && s->layer != d.specs[i - 1].layer && s->layer % llm_share_group_layers(c, o) == 0) group = 0;
         if (llm_trains(o, s) && k && !is_in(k, s)) continue;
@@ -119,7 +124,7 @@ static void fit_patterns(struct llm_train_options *o, const struct llm_model *m)
     if (!trains) o->train.n = o->freeze.n = 0;
 }
 
-static int try_layers(const struct llm_config *c, const struct llm_model *of, const struct llm_train_options *o, int64_t layers,
+static int try_layers(const struct llm_config *c, const struct llm_model *of, const struct llm_train_options *o, int64_t members, int64_t layers,
                       struct sample *s, struct llm_err *e)
 {
     struct llm_config small = *c;
@@ -128,7 +133,7 @@ static int try_layers(const struct llm_config *c, const struct llm_model *of, co
     options.replicas = options.inner_steps = 0;
     options.outer_lr = options.outer_momentum = -1;
     struct llm_train_data none = {0};
-    struct llm_trainer t = {.step = 0};
+    struct llm_trainer t = {.layout = {.tp = members, .zero = members > 1}};
     struct llm_step_report r;
     small.num_hidden_layers = layers;
     if (options.checkpoint_every > layers) options.checkpoint_every = layers;
@@ -187,7 +192,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         int64_t flying = l->gpipe && !last ? passes : n - k;
         struct trained t;
         if (flying > passes) flying = passes;
-        if (count_trained(&t, c, m, o, &stage, e) < 0) return -1;
+        if (count_trained(&t, c, m, o, &stage, 1, e) < 0) return -1;
         const struct llm_share_size size = {t.params, t.in_layers, t.largest};
         const struct llm_share_cost shared = llm_share_cost(dp, l, o, &size);
         struct llm_plan s = *p;
@@ -218,6 +223,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
                   const struct llm_layout *l, struct llm_err *e)
 {
     const bool cut = llm_layout_stages(l) > 1;
+    const int64_t members = llm_layout_members(l);
     const int64_t ranks = l->dp > 0 && !cut ? l->dp : 1; /* a pipeline is planned stage by stage below */
     const double program = 16e6;
     struct llm_train_options placed = *given;
@@ -230,19 +236,21 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
     if (llm_share_check(cut && l->dp > 0 ? l->dp : ranks, l, o, e) < 0) return -1;
+    if (llm_model_check_slices(c, o->tensor_parts, e) < 0 || llm_share_check_members(l, o, e) < 0) return -1;
     if (cut && llm_stages_check(llm_objectives[o->objective], m && m->lora, l, e) < 0) return -1;
     int64_t context = o->context ? o->context : llm_config_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), attention = 0, collected = 0, stored_moments = 0;
-    struct trained trained;
+    struct trained trained, whole;
     int64_t few = every, more = 2 * every;
     if (c->num_hidden_layers <= more && cut && c->num_hidden_layers > 1) {
         more = c->num_hidden_layers;
         few = more / 2;
     } else if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
     if (llm_shard_check(o, llm_objective_by_pass(llm_objectives[o->objective], c), e) < 0) return -1;
-    if (count_trained(&trained, c, m, o, NULL, e) < 0 || try_layers(c, m, o, few, &one, e) < 0) return -1;
+    if (count_trained(&whole, c, m, o, NULL, 1, e) < 0 || count_trained(&trained, c, m, o, NULL, members, e) < 0) return -1;
+    if (try_layers(c, m, o, members, few, &one, e) < 0) return -1;
     if (few == c->num_hidden_layers) two = one;
-    else if (try_layers(c, m, o, more, &two, e) < 0) return -1;
+    else if (try_layers(c, m, o, members, more, &two, e) < 0) return -1;
     size_t n_rows = llm_model_cost(c, context / 2, rows, sizeof rows / sizeof *rows); /* a causal token sees half on average */
     for (size_t i = 0; i < n_rows; i++) {
         if (rows[i].unit == LLM_UNIT_ATTENTION) attention = rows[i].flops_forward - 2 * rows[i].params;
@@ -251,7 +259,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     const struct llm_share_size size = {trained.params, trained.in_layers, trained.largest};
     const struct llm_share_cost shared = llm_share_cost(ranks, l, o, &size);
     *p = (struct llm_plan){.params = n,
-                           .trained = trained.params,
+                           .trained = whole.params,
                            .weights = shared.weights + trained.frozen_bytes,
                            .gradients = shared.gradients + (c->tie_word_embeddings && trained.embedding ? looked_up : 0) + two.uses,
                            .moments = trained.all ? one.moments + steps * (two.moments - one.moments) : trained.moments,
@@ -271,12 +279,21 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         one.seconds *= own;
         two.seconds *= own;
     }
+    if (o->tensor_parts > 1) collected = 4 * whole.sliced; /* while the model is described */
+    if (members > 1) {
+        const int64_t exchanges = c->num_hidden_layers * (o->checkpoint_every > 0 ? 6 : 4), slices = o->tensor_parts;
+        const int64_t parts = llm_train_options_parts(o);
+        const double own = tokens * (double)llm_shard_rows(ranks, parts) / (double)parts * (double)c->hidden_size; /* of a rank's activations */
+        p->ranks = (double)(ranks * members);
+        p->nodes = ranks > 1 ? p->nodes : 0;
+        p->sent += (double)exchanges * 4 * own * (double)(members - 1) * (double)llm_tree_nodes(0, slices / members, slices, NULL);
+    }
     if (o->outer != LLM_OUTER_NONE) {
         const double own = (double)llm_shard_rows(ranks, o->replicas); /* replicas of a rank, at most */
         p->moments = own * (p->moments + 4 * trained.params) + 4 * trained.params; /* with weights of their own, and the outer momentum */
         p->sent /= (double)o->inner_steps;
     }
-    p->flops_per_step = p->tokens_per_step * (4 * llm_model_active_params(c) + 2 * trained.active + 3 * attention);
+    p->flops_per_step = p->tokens_per_step * (4 * llm_model_active_params(c) + 2 * whole.active + 3 * attention);
     double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
     const double passes = (double)o->accumulate / (double)(o->accumulate < PASSES ? o->accumulate : PASSES);
     if (cut) {

@@ -17,42 +17,15 @@ int64_t llm_shard_rows(int64_t n_shards, int64_t rows)
     return rows / n_shards + (rows % n_shards != 0);
 }
 
-/* k of n_shards = m·2^k. */
-static int levels(int64_t n_shards)
-{
-    return __builtin_ctzll((unsigned long long)n_shards);
-}
-
 struct llm_shard_run llm_shard_run(int rank, int n_ranks, int64_t n_shards)
 {
     return (struct llm_shard_run){rank * n_shards / n_ranks, (rank + 1) * n_shards / n_ranks, n_shards};
 }
 
-bool llm_shard_joins(struct llm_shard_node left, struct llm_shard_node right, int64_t n_shards)
-{
-    int64_t root = (int64_t)1 << levels(n_shards), size = right.end - right.first;
-    if (left.first == 0 && left.end % root == 0) return size == root;
-    return size < root && left.end - left.first == size && left.first % (2 * size) == 0;
-}
-
-int64_t llm_shard_nodes(struct llm_shard_run run, struct llm_shard_node *nodes)
-{
-    int64_t at = run.first, n = 0, root = (int64_t)1 << levels(run.n);
-    while (at < run.end) {
-        int64_t size = root;
-        if (at == 0 && run.end >= root) size = run.end / root * root;
-        else while (at % size != 0 || at + size > run.end) size /= 2;
-        if (nodes) nodes[n] = (struct llm_shard_node){at, at + size};
-        at += size;
-        n++;
-    }
-    return n;
-}
-
 /* Nodes of the run's shards before `shard`. */
 static int64_t nodes_before(struct llm_shard_run run, int64_t shard)
 {
-    return llm_shard_nodes((struct llm_shard_run){run.first, shard, run.n}, NULL);
+    return llm_tree_nodes(run.first, shard, run.n, NULL);
 }
 
 int64_t llm_shard_buffers(struct llm_shard_run run)

@@ -2,14 +2,16 @@
  * many processes share them.
  *
  * Of a step of B rows, row i belongs to shard ⌊i·S/B⌋ (S = llm_train_options.grad_shards). Within a shard rows are added in order, into
- * llm_param.grad and the accumulators of its other uses, which join grad when the shard ends. The sums of the shards are then added in a fixed tree:
- * with S = m·2^k, m odd, each run of 2^k shards is a balanced binary tree, and the m roots are added from left to right. Of S = 12, three subtrees
- * of four shards meet at the top. The partial sums of unfinished subtrees take k buffers, and the sum at the top one more if m > 1.
+ * llm_param.grad and the accumulators of its other uses, which join grad when the shard ends. The sums of the shards are then added in a fixed tree
+ * (dist/tree.h). Of S = 12 = 3·2², three subtrees of four shards meet at the top. The partial sums of unfinished subtrees take k buffers if
+ * S = m·2^k, m odd, and the sum at the top one more if m > 1.
  *
- * Each of several processes has a run of shards, which is a few nodes of the tree. Nodes of different processes are added by train/share.h. */
+ * Each of several processes has a run of shards, which is a few nodes of the tree (llm_tree_nodes). Nodes of different processes are added by
+ * train/share.h. */
 #ifndef LLM_TRAIN_SHARDS_H
 #define LLM_TRAIN_SHARDS_H
 
+#include "dist/tree.h"
 #include "train/optim.h"
 #include "train/options.h"
 
@@ -21,13 +23,6 @@ int64_t llm_shard_rows(int64_t n_shards, int64_t rows);
 struct llm_shard_run { int64_t first, end, n; };
 /* Those of process `rank` of n_ranks <= n_shards. */
 struct llm_shard_run llm_shard_run(int rank, int n_ranks, int64_t n_shards);
-/* A node of the tree: the sum of shards [first, end). */
-struct llm_shard_node { int64_t first, end; };
-/* Whether the tree adds the two as siblings, or `right` is the next root after the roots that `left` is the sum of. */
-bool llm_shard_joins(struct llm_shard_node left, struct llm_shard_node right, int64_t n_shards);
-/* The fewest nodes whose shards are those of the run, in order. Of the first run, roots from shard 0 on are one node. Returns their number;
- * nodes: may be NULL. */
-int64_t llm_shard_nodes(struct llm_shard_run run, struct llm_shard_node *nodes);
 /* Buffers of a parameter's size that a run takes besides llm_param.grad. Of all shards: at most ⌈log₂ n⌉ + 1. */
 int64_t llm_shard_buffers(struct llm_shard_run run);
 /* Floats from one buffer of a parameter to the next (llm_trainable.shards). */

@@ -9,13 +9,16 @@
 int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_layout *l, const struct llm_model *m, struct llm_trainable *t,
                    size_t n_params, const struct llm_train_options *o, struct llm_err *e)
 {
-    *s = (struct llm_share){.comm = comm, .rank = llm_comm_rank(comm), .n = llm_comm_size(comm), .zero = comm ? (int)l->zero : 0, .t = t,
-                            .n_params = n_params};
+    *s = (struct llm_share){.comm = comm, .rank = llm_comm_rank(comm), .n = llm_comm_size(comm), .t = t, .n_params = n_params};
+    s->zero = comm || llm_layout_members(l) > 1 ? (int)l->zero : 0;
     s->int8 = o->gradients == LLM_GRADIENTS_INT8;
     s->pp = comm ? (int)llm_layout_stages(l) : 1;
-    s->dp = s->n / s->pp;
-    s->stage = s->rank % s->pp;
-    s->replica = s->rank / s->pp;
+    s->tp = (int)llm_layout_members(l);
+    s->lanes = s->pp * s->tp;
+    s->dp = comm ? s->n / s->lanes : 1;
+    s->lane = s->rank % s->lanes;
+    s->stage = s->lane / s->tp;
+    s->replica = s->rank / s->lanes;
     s->run = llm_shard_run(s->replica, s->dp, llm_train_options_parts(o));
     s->n_layers = m->lora ? 0 : m->config.num_hidden_layers;
     s->group_layers = s->pp > 1 ? llm_config_together(&m->config) : llm_share_group_layers(&m->config, o);
@@ -124,7 +127,7 @@ int llm_share_norm(struct llm_share *s, double *norm, const struct llm_param **b
     for (size_t c = 0; c < s->n_cells; c++) {
         const struct llm_share_cell *k = &s->cells[c];
         const struct llm_trainable *q = &s->t[k->param];
-        if (k->owner != s->rank) continue;
+        if (llm_share_owner(s, k) != s->rank) continue;
         s->squares[c] = q->p->balances || q->p->running ? 0 : llm_sum_squares(llm_trainable_grad(q) + (k->from - q->own_from), k->n);
     }
     if (gather_squares(s, e) < 0) return -1;
@@ -174,10 +177,10 @@ int llm_share_rows(struct llm_share *s, void *x, int64_t rows, size_t width, str
     size_t *bytes = llm_calloc((size_t)s->n, sizeof *bytes, "messages", e);
     int got = parts && bytes ? 0 : -1;
     for (int q = 0; q < s->n && got == 0; q++) {
-        const struct llm_shard_run run = llm_shard_run(q / s->pp, s->dp, s->run.n);
+        const struct llm_shard_run run = llm_shard_run(q / s->lanes, s->dp, s->run.n);
         int64_t first = llm_shard_first(run.first, run.n, rows), end = llm_shard_first(run.end, run.n, rows);
         parts[q] = (char *)x + (size_t)first * width;
-        bytes[q] = q % s->pp == s->pp - 1 ? (size_t)(end - first) * width : 0;
+        bytes[q] = q % s->lanes == s->lanes - 1 ? (size_t)(end - first) * width : 0;
     }
     if (got == 0) got = llm_comm_gather(s->comm, parts, bytes, e);
     free(parts);

@@ -20,6 +20,11 @@
  * stage: each keeps the parameters of its stage alone, and owns a part of them. Rank d·pp + k is stage k of replica d, which has a run of shards. A
  * tied embedding is at home in the first stage; the last one, which has a copy, sends the head's gradient there shard by shard (train/stages.h).
  *
+ * With tensor parallelism (`tp`) the ranks of a replica have the slices of the cut matrices (tensor/slices.h), each a run of them, and all other
+ * parameters whole. Rank d·tp + k is member k of replica d. What follows holds among the ranks of one member, as among those of one stage: member
+ * and stage are called lanes. Gradients of whole parameters have the same bits in all lanes, and each lane moves its own copy; what is known to all
+ * ranks, as norms and files, is read from the first lane's.
+ *
  * With --gradients int8 shards are not added in the tree (share_int8.c). Of each 256 elements of a parameter the largest magnitude in any shard is
  * agreed upon, each shard is rounded to 127ths of it, and the integers are added, which has the same result in any order. They travel when the
  * backward pass is over. What a rank has added is never rounded. */
@@ -35,9 +40,13 @@
 struct llm_layout {
     int64_t dp, zero;               /* dp 0: as many replicas as the ranks make */
     int64_t pp;                     /* stages of the pipeline; 0 or 1: one */
+    int64_t tp;                     /* ranks that have the slices of cut matrices; 0 or 1: one has all */
     bool gpipe;                     /* all forward passes of a step before the first backward pass; else 1F1B */
 };
 static inline int64_t llm_layout_stages(const struct llm_layout *l) { return l->pp > 1 ? l->pp : 1; }
+static inline int64_t llm_layout_members(const struct llm_layout *l) { return l->tp > 1 ? l->tp : 1; }
+/* Ranks of a replica. */
+static inline int64_t llm_layout_lanes(const struct llm_layout *l) { return llm_layout_stages(l) * llm_layout_members(l); }
 /* "dp=4,zero=1". -1: `e` names what is not understood, or not built. */
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether the layout fits n_ranks ranks. 0 or -1 (LLM_EX_USAGE). */
@@ -47,6 +56,8 @@ int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e)
  * Layers that must run together stay together. first [pp + 1]: the first layer of each stage, then the number of layers. 0 or -1 (LLM_EX_USAGE). */
 int llm_stages_cut(const struct llm_config *c, int64_t context, int64_t pp, int64_t *first, struct llm_err *e) LLM_MUST_CHECK;
 
+/* Whether the members of a tensor-parallel group can divide the run's slices. 0 or -1 (LLM_EX_USAGE). */
+int llm_share_check_members(const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether there are enough shards for n_ranks replicas, and what the layout asks of the options. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* What a rank sends in a step, and takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of them in
@@ -65,7 +76,9 @@ struct llm_share {
     struct llm_comm *comm;          /* borrowed; NULL: one rank. Agreements, norms and what travels between steps */
     struct llm_comm *exchange, *bring; /* of the same ranks: gradients; weights of layers. NULL: one rank */
     int rank, n, zero;
-    int pp, stage, dp, replica;     /* stages, and this rank's; replicas of the pipeline, and this rank's. rank = replica·pp + stage */
+    int pp, tp;                     /* stages; members of a tensor-parallel group. One of them is 1 */
+    int lanes, lane, stage;         /* ranks of a replica, and which of them this one is; its stage, 0 of one */
+    int dp, replica;                /* replicas, and this rank's. rank = replica·lanes + lane */
     int64_t *first_layer;           /* [pp + 1] of the stages; owned */
     bool int8;                      /* --gradients int8 */
     struct llm_shard_run run;       /* of this rank */
@@ -73,15 +86,19 @@ struct llm_share {
     struct llm_trainable *t;        /* [n_params] borrowed */
     size_t n_params;
     int64_t n_layers, group_layers, n_groups; /* groups of layers; group n_groups: all other parameters */
-    struct llm_share_param { int64_t group; size_t first, end; int home; bool tied; } *params; /* [n_params] group and cells; the stage that owns it;
-                                     * whether the last stage has a copy. Owned, as all below */
-    struct llm_share_cell { size_t param, from, n; int owner; } *cells; /* by group, then by parameter */
+    struct llm_share_param {
+        int64_t group;
+        size_t first, end;          /* its cells */
+        int home;                   /* the lane that has it */
+        enum llm_share_copies { LLM_SHARE_ONE, LLM_SHARE_TIED, LLM_SHARE_EVERYWHERE } copies; /* only that lane; the last stage, too; every lane */
+    } *params;                      /* [n_params]; owned, as all below */
+    struct llm_share_cell { size_t param, from, n; int owner; } *cells; /* by group, then by parameter. owner: in the home lane; llm_share_owner */
     size_t n_cells, *listed;        /* listed [n_cells]: cells by unit */
     struct llm_share_unit {
         size_t first, end;          /* its cells: listed[first] and on */
         int64_t group;
-        int home;                   /* of its parameters, as `tied` */
-        bool tied;
+        int home;                   /* of its parameters, as `copies` */
+        enum llm_share_copies copies;
         size_t own;                 /* elements of this rank's cells */
         float *kept;                /* [shards, own] with several rounds; else NULL */
         struct llm_transfer *transfers;
@@ -90,7 +107,7 @@ struct llm_share {
         bool begun, arrived;
     } *units;
     size_t n_units;
-    struct llm_shard_node *nodes;   /* of all ranks, in order */
+    struct llm_tree_node *nodes;   /* of all ranks, in order */
     size_t n_nodes, *first_node;    /* [dp + 1] */
     struct llm_share_slot { float *p; struct llm_share_unit *user; } slots[LLM_SHARE_SLOTS];
     size_t n_slots, next_slot;
@@ -114,7 +131,7 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
                    size_t n_params, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 void llm_share_release(struct llm_share *s);
 
-/* Whether this rank computes with parameter number i: it belongs to the rank's stage. */
+/* Whether this rank computes with parameter number i: it belongs to the rank's stage, or to its slices. */
 bool llm_share_has(const struct llm_share *s, size_t i);
 /* Whether rank 0 lacks elements of the weights of parameter number i, which it collects to hash and to save them. */
 bool llm_share_collects(const struct llm_share *s, size_t i);
@@ -155,7 +172,7 @@ int llm_share_gather(struct llm_share *s, enum llm_share_what what, struct llm_e
 int llm_share_norm(struct llm_share *s, double *norm, const struct llm_param **bad, struct llm_err *e) LLM_MUST_CHECK;
 /* Numbers of parameter number `param`, of which `mine` has this rank's elements: rank 0 gets all of them in `all`. */
 int llm_share_collect(struct llm_share *s, size_t param, const float *mine, float *all, struct llm_err *e) LLM_MUST_CHECK;
-/* x [rows], of `width` bytes each: every rank gets those of the others' shards, which the last stage of each replica has. */
+/* x [rows], of `width` bytes each: every rank gets those of the others' shards, which the last lane of each replica has. */
 int llm_share_rows(struct llm_share *s, void *x, int64_t rows, size_t width, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

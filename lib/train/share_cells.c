@@ -45,14 +45,39 @@ static void place_in_stage(const struct llm_share *s, const struct llm_model *m,
 {
     const struct llm_param *p = s->t[i].p;
     struct llm_share_param *at = &s->params[i];
-    at->tied = s->pp > 1 && m->config.tie_word_embeddings && p == llm_model_head(m);
-    at->home = at->group < s->n_groups || at->tied || is_input(m, p) ? 0 : s->pp - 1;
+    if (s->pp > 1 && m->config.tie_word_embeddings && p == llm_model_head(m)) at->copies = LLM_SHARE_TIED;
+    at->home = at->group < s->n_groups || at->copies == LLM_SHARE_TIED || is_input(m, p) ? 0 : s->pp - 1;
     while (at->group < s->n_groups && p->spec->layer >= s->first_layer[at->home + 1]) at->home++;
+}
+
+/* The member that has a slice; every member has what is whole. */
+static void place_in_member(const struct llm_share *s, size_t i)
+{
+    const struct llm_slices *k = s->t[i].p->slice_of;
+    struct llm_share_param *at = &s->params[i];
+    at->copies = k ? LLM_SHARE_ONE : LLM_SHARE_EVERYWHERE;
+    at->home = k ? (int)(s->t[i].p - k->of) / (k->n / s->tp) : 0;
+}
+
+/* Whether lane `lane` computes with what has this home and these copies. */
+static bool is_in(const struct llm_share *s, int home, enum llm_share_copies copies, int lane)
+{
+    return home == lane || copies == LLM_SHARE_EVERYWHERE || (copies == LLM_SHARE_TIED && lane == s->lanes - 1);
 }
 
 bool llm_share_has(const struct llm_share *s, size_t i)
 {
-    return s->params[i].home == s->stage || (s->params[i].tied && s->stage == s->pp - 1);
+    return is_in(s, s->params[i].home, s->params[i].copies, s->lane);
+}
+
+int llm_share_owner(const struct llm_share *s, const struct llm_share_cell *c)
+{
+    return c->owner + (s->params[c->param].copies == LLM_SHARE_EVERYWHERE ? s->lane : 0);
+}
+
+int llm_share_lane(const struct llm_share *s, const struct llm_share_unit *u)
+{
+    return u->copies == LLM_SHARE_EVERYWHERE ? s->lane : u->home;
 }
 
 float *llm_share_own_master(const struct llm_share *s, size_t i)
@@ -62,7 +87,7 @@ float *llm_share_own_master(const struct llm_share *s, size_t i)
 
 bool llm_share_keeps(const struct llm_share *s, const struct llm_share_unit *u, int q)
 {
-    return q % s->pp == u->home || (u->tied && q % s->pp == s->pp - 1);
+    return u->copies == LLM_SHARE_EVERYWHERE ? q % s->lanes == s->lane : is_in(s, u->home, u->copies, q % s->lanes);
 }
 
 static void put_cells(struct llm_share *s, size_t param)
@@ -75,7 +100,7 @@ static void put_cells(struct llm_share *s, size_t param)
     s->params[param].end = s->n_cells;
 }
 
-/* Of a group's cells [first, end), of one stage: each goes to the rank in whose part of the elements its middle lies. Slices of the ranks' parts make
+/* Of a group's cells [first, end), of one lane: each goes to the rank in whose part of the elements its middle lies. Slices of the ranks' parts make
  * a unit. Returns the number of units; unit[c] becomes that of cell c, counted from n_units. */
 static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t *unit)
 {
@@ -86,7 +111,7 @@ static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t
         const int owner = (int)((double)s->dp * ((double)done + (double)s->cells[c].n / 2) / (double)total);
         if (owner != rank) own = 0;
         rank = owner;
-        s->cells[c].owner = owner * s->pp + s->params[s->cells[c].param].home;
+        s->cells[c].owner = owner * s->lanes + s->params[s->cells[c].param].home;
         unit[c] = s->n_units + own / (UNIT_ELEMENTS / (size_t)s->dp);
         if (unit[c] + 1 - s->n_units > most) most = unit[c] + 1 - s->n_units;
         own += s->cells[c].n;
@@ -98,7 +123,7 @@ static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t
 /* Whether cells of two parameters may travel together. */
 static bool is_alike(const struct llm_share_param *a, const struct llm_share_param *b)
 {
-    return a->group == b->group && a->home == b->home && a->tied == b->tied;
+    return a->group == b->group && a->home == b->home && a->copies == b->copies;
 }
 
 static int make_units(struct llm_share *s, struct llm_err *e)
@@ -110,11 +135,11 @@ static int make_units(struct llm_share *s, struct llm_err *e)
         for (end = c; end < s->n_cells && is_alike(&s->params[s->cells[end].param], p);) end++;
         const size_t n = divide_group(s, c, end, unit);
         for (size_t u = s->n_units; u < s->n_units + n; u++) {
-            s->units[u] = (struct llm_share_unit){.first = listed, .group = p->group, .home = p->home, .tied = p->tied};
+            s->units[u] = (struct llm_share_unit){.first = listed, .group = p->group, .home = p->home, .copies = p->copies};
             for (size_t k = c; k < end; k++) {
                 if (unit[k] != u) continue;
                 s->listed[listed++] = k;
-                if (s->cells[k].owner == s->rank) s->units[u].own += s->cells[k].n;
+                if (llm_share_owner(s, &s->cells[k]) == s->rank) s->units[u].own += s->cells[k].n;
             }
             s->units[u].end = listed;
         }
@@ -136,10 +161,11 @@ static int make_cells(struct llm_share *s, const struct llm_model *m, struct llm
     if (!s->cells || !s->listed || !s->units || !s->squares || !s->params) return -1;
     for (size_t i = 0; i < s->n_params; i++) {
         s->params[i].group = group_of(s, s->t[i].p);
-        place_in_stage(s, m, i);
+        if (s->tp > 1) place_in_member(s, i);
+        else place_in_stage(s, m, i);
     }
-    for (int64_t k = 0; k < (s->n_groups + 1) * 2 * s->pp; k++) { /* by group, stage and whether the last stage has a copy */
-        const struct llm_share_param at = {.group = k / (2 * s->pp), .home = (int)(k / 2 % s->pp), .tied = k % 2};
+    for (int64_t k = 0; k < (s->n_groups + 1) * 3 * s->lanes; k++) { /* by group, lane and copies */
+        const struct llm_share_param at = {.group = k / (3 * s->lanes), .home = (int)(k / 3 % s->lanes), .copies = (enum llm_share_copies)(k % 3)};
         for (size_t i = 0; i < s->n_params; i++) {
             if (is_alike(&s->params[i], &at)) put_cells(s, i);
         }
@@ -154,7 +180,7 @@ static void place_own(struct llm_share *s)
         q->partly = s->zero > 0;
         q->own_from = q->own_n = 0;
         for (size_t c = s->params[i].first; s->zero > 0 && c < s->params[i].end; c++) {
-            if (s->cells[c].owner != s->rank) continue;
+            if (llm_share_owner(s, &s->cells[c]) != s->rank) continue;
             if (q->own_n == 0) q->own_from = s->cells[c].from;
             q->own_n += s->cells[c].n;
         }
@@ -169,30 +195,40 @@ static int make_nodes(struct llm_share *s, struct llm_err *e)
     s->rounds = 1;
     for (int q = 0; q < s->dp; q++) {
         const struct llm_shard_run run = llm_shard_run(q, s->dp, s->run.n);
-        s->first_node[q + 1] = s->zero >= 2 ? (size_t)run.end : s->first_node[q] + (size_t)llm_shard_nodes(run, NULL);
+        s->first_node[q + 1] = s->zero >= 2 ? (size_t)run.end : s->first_node[q] + (size_t)llm_tree_nodes(run.first, run.end, run.n, NULL);
         if (s->zero >= 2 && run.end - run.first > s->rounds) s->rounds = run.end - run.first;
     }
     s->n_nodes = s->first_node[s->dp];
     s->nodes = llm_calloc(s->n_nodes, sizeof *s->nodes, "the ranks' shares", e);
-    for (int q = 0; s->nodes && q < s->dp && s->zero < 2; q++) llm_shard_nodes(llm_shard_run(q, s->dp, s->run.n), s->nodes + s->first_node[q]);
-    for (size_t k = 0; s->nodes && k < s->n_nodes && s->zero >= 2; k++) s->nodes[k] = (struct llm_shard_node){(int64_t)k, (int64_t)k + 1};
+    for (int q = 0; s->nodes && q < s->dp && s->zero < 2; q++) {
+        const struct llm_shard_run run = llm_shard_run(q, s->dp, s->run.n);
+        llm_tree_nodes(run.first, run.end, run.n, s->nodes + s->first_node[q]);
+    }
+    for (size_t k = 0; s->nodes && k < s->n_nodes && s->zero >= 2; k++) s->nodes[k] = (struct llm_tree_node){(int64_t)k, (int64_t)k + 1};
     return s->nodes ? 0 : -1;
 }
 
 bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *u, int owner, size_t *at, struct llm_share_run *run)
 {
     size_t i = *at;
-    while (i < u->end && s->cells[s->listed[i]].owner != owner) i++;
+    while (i < u->end && llm_share_owner(s, &s->cells[s->listed[i]]) != owner) i++;
     if (i == u->end) return false;
     const struct llm_share_cell *c = &s->cells[s->listed[i]];
     *run = (struct llm_share_run){c->param, c->from, 0};
     for (; i < u->end; i++) {
         c = &s->cells[s->listed[i]];
-        if (c->owner != owner || c->param != run->param || c->from != run->from + run->n) break;
+        if (llm_share_owner(s, c) != owner || c->param != run->param || c->from != run->from + run->n) break;
         run->n += c->n;
     }
     *at = i;
     return true;
+}
+
+int llm_share_check_members(const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e)
+{
+    if (o->tensor_parts % llm_layout_members(l) == 0) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: expected tp to be a divisor of --tensor-parts, %lld, found tp=%d", (long long)o->tensor_parts,
+                    (int)l->tp);
 }
 
 int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e)
@@ -233,7 +269,7 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     double all_nodes = 0, most = 0, unit = size->largest > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->largest;
     for (int q = 0; q < n_ranks; q++) {
         const struct llm_shard_run run = llm_shard_run(q, (int)n_ranks, llm_train_options_parts(o));
-        const int64_t nodes = llm_shard_nodes(run, NULL), buffers = int8 ? run.end - run.first - 1 : llm_shard_buffers(run);
+        const int64_t nodes = llm_tree_nodes(run.first, run.end, run.n, NULL), buffers = int8 ? run.end - run.first - 1 : llm_shard_buffers(run);
         all_nodes += (double)nodes;
         c.nodes = nodes > c.nodes ? nodes : c.nodes;
         c.buffers = buffers > c.buffers ? buffers : c.buffers;

@@ -13,7 +13,7 @@
 /* The nodes that rank q sends in a round: in the first all of them, or number `round` of its shards. */
 static size_t sends(const struct llm_share *s, int q, int64_t round)
 {
-    const int d = q / s->pp;
+    const int d = q / s->lanes;
     const size_t n = s->first_node[d + 1] - s->first_node[d];
     return s->zero < 2 ? n : (size_t)round < n;
 }
@@ -91,7 +91,7 @@ static int post_receives(struct llm_share *s, struct llm_share_unit *u, struct l
 {
     const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
     float *to = u->staging;
-    for (int q = u->home; q < s->n; q += s->pp) {
+    for (int q = llm_share_lane(s, u); q < s->n; q += s->lanes) {
         for (size_t k = 0; q != s->rank && k < sends(s, q, s->round); k++) {
             struct llm_share_run r;
             for (size_t at = u->first; llm_share_next_run(s, u, s->rank, &at, &r); to += r.n) {
@@ -106,7 +106,7 @@ static int post_sends(struct llm_share *s, struct llm_share_unit *u, struct llm_
 {
     const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
     for (int d = 1; d < s->dp; d++) { /* each rank begins with its neighbour, so that no rank is met by all at once */
-        const int q = (s->rank + d * s->pp) % s->n;
+        const int q = (s->rank + d * s->lanes) % s->n;
         for (size_t k = 0; k < sends(s, s->rank, s->round); k++) {
             struct llm_share_run r;
             for (size_t at = u->first; llm_share_next_run(s, u, q, &at, &r);) {
@@ -126,7 +126,7 @@ static const struct llm_share_cell *own_cell(const struct sum *w, size_t i, size
     *at = 0;
     for (size_t k = w->u->first;; k++) {
         const struct llm_share_cell *c = &s->cells[s->listed[k]];
-        if (c->owner != s->rank) continue;
+        if (llm_share_owner(s, c) != s->rank) continue;
         if (i-- == 0) return c;
         *at += c->n;
     }
@@ -135,7 +135,7 @@ static const struct llm_share_cell *own_cell(const struct sum *w, size_t i, size
 static size_t own_cells(const struct sum *w)
 {
     size_t n = 0;
-    for (size_t k = w->u->first; k < w->u->end; k++) n += w->s->cells[w->s->listed[k]].owner == w->s->rank;
+    for (size_t k = w->u->first; k < w->u->end; k++) n += llm_share_owner(w->s, &w->s->cells[w->s->listed[k]]) == w->s->rank;
     return n;
 }
 
@@ -156,12 +156,12 @@ static void add_cell(void *arg, size_t i, int thread)
     const struct llm_share *s = w->s;
     size_t at, depth = 0;
     const struct llm_share_cell *c = own_cell(w, i, &at);
-    struct { struct llm_shard_node node; float *x; } stack[80]; /* each at most half of the one before it, but for roots, which join at once */
+    struct { struct llm_tree_node node; float *x; } stack[80]; /* each at most half of the one before it, but for roots, which join at once */
     (void)thread;
     for (size_t k = 0; k < s->n_nodes; k++) {
         stack[depth].x = source(w, c, at, k);
         stack[depth++].node = s->nodes[k];
-        while (depth > 1 && llm_shard_joins(stack[depth - 2].node, stack[depth - 1].node, s->run.n)) {
+        while (depth > 1 && llm_tree_joins(stack[depth - 2].node, stack[depth - 1].node, s->run.n)) {
             llm_k.elementwise.add(stack[depth - 2].x, stack[depth - 2].x, stack[depth - 1].x, c->n);
             stack[depth - 2].node.end = stack[depth - 1].node.end;
             depth--;
@@ -222,7 +222,7 @@ static int begin_unit(struct llm_share *s, struct llm_share_unit *u, struct llm_
 int llm_share_send_group(struct llm_share *s, int64_t group, struct llm_err *e)
 {
     for (size_t u = 0; u < s->n_units; u++) {
-        if (s->units[u].group == group && s->units[u].home == s->stage && begin_unit(s, &s->units[u], e) < 0) return -1;
+        if (s->units[u].group == group && llm_share_lane(s, &s->units[u]) == s->lane && begin_unit(s, &s->units[u], e) < 0) return -1;
     }
     return 0;
 }

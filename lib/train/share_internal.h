@@ -13,7 +13,11 @@ struct llm_share_run { size_t param, from, n; };
 /* The next run of `owner` in the unit, from entry *at of llm_share.listed on, which moves past it. False: there is none. */
 bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *u, int owner, size_t *at, struct llm_share_run *run);
 
-/* Whether rank q computes with the parameters of a unit. */
+/* The rank that moves a cell in this rank's lane. */
+int llm_share_owner(const struct llm_share *s, const struct llm_share_cell *c);
+/* The lane among whose ranks the gradients of a unit travel, as this rank takes part in it. */
+int llm_share_lane(const struct llm_share *s, const struct llm_share_unit *u);
+/* Whether rank q and this rank exchange parameters of a unit: q computes with them, in this rank's lane where every lane does. */
 bool llm_share_keeps(const struct llm_share *s, const struct llm_share_unit *u, int q);
 
 /* ---- share_exchange.c ---- */

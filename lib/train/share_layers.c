@@ -24,7 +24,7 @@ bool llm_share_collects(const struct llm_share *s, size_t i)
 
 bool llm_share_scatters(const struct llm_share *s)
 {
-    return s->zero == 3 || s->pp > 1;
+    return s->zero == 3 || s->lanes > 1;
 }
 
 /* ---- memory ---- */

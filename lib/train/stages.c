@@ -399,7 +399,7 @@ struct llm_stages *llm_stages_create(struct llm_trainer *t, struct llm_err *e)
     p->tokens = t->o.batch * t->o.context;
     p->experts = c->num_experts;
     for (size_t i = 0; i < s->n_params; i++) {
-        if (s->params[i].tied) p->tied = i;
+        if (s->params[i].copies == LLM_SHARE_TIED) p->tied = i;
     }
     const bool sends_head = p->tied < s->n_params && p->after < 0;
     if (!(p->comm = llm_comm_twin(t->comm, e))

@@ -8,6 +8,7 @@
 #include "model/weights/beside.h"
 #include "model/weights/lora.h"
 #include "model/weights/names.h"
+#include "tensor/slices.h"
 #include "train/stages.h"
 #include "train/together.h"
 #include "train/trainer.h"
@@ -169,10 +170,39 @@ static int append_outer(const struct llm_trainer *t, struct state *s, struct llm
     return 0;
 }
 
-static int append_moment(const struct llm_trainer *t, struct state *s, const char *what, size_t param, float *x, struct llm_err *e)
+/* What is kept of a parameter. */
+enum kept { KEPT_MASTER, KEPT_M, KEPT_V };
+
+static float *kept_of(const struct llm_trainer *t, enum kept what, size_t i)
 {
+    return what == KEPT_MASTER ? llm_share_own_master(&t->share, i) : what == KEPT_M ? t->params[i].m : t->params[i].v;
+}
+
+/* A tensor of a parameter that is cut, with the first of its slices; slices are no tensors of files. */
+static int append_slices(const struct llm_trainer *t, struct state *s, const char *name, enum kept what, size_t param, struct llm_err *e)
+{
+    const struct llm_slices *k = t->params[param].p->slice_of;
+    const float *slice[LLM_MAX_SLICES];
+    if (t->params[param].p != k->of) return 0;
+    for (int j = 0; j < k->n; j++) slice[j] = kept_of(t, what, param + (size_t)j);
+    if (append(&s->l, name, k->whole, NULL, e) < 0) return -1;
+    return llm_together_add_slices(&s->together, s->l.v[s->l.n - 1].name, param, slice, e);
+}
+
+static int append_moment(const struct llm_trainer *t, struct state *s, const char *what, enum kept kind, size_t param, struct llm_err *e)
+{
+    float *x = kept_of(t, kind, param);
     if (!what || t->params[param].p->running || t->outer.replicas) return 0;
+    if (t->params[param].p->slice_of) return append_slices(t, s, what, kind, param, e);
     return t->share.zero > 0 ? append_collected(t, s, what, param, -1, x, e) : append(&s->l, what, t->params[param].p, x, e);
+}
+
+static int append_master(const struct llm_trainer *t, struct state *s, size_t param, struct llm_err *e)
+{
+    const struct llm_param *p = t->params[param].p;
+    const bool parts = llm_share_pools_weights(&t->share, param) || t->share.lanes > 1;
+    if (p->slice_of) return append_slices(t, s, "master", KEPT_MASTER, param, e);
+    return parts ? append_collected(t, s, "master", param, -1, kept_of(t, KEPT_MASTER, param), e) : append(&s->l, "master", p, p->master, e);
 }
 
 static int append_state(const struct llm_trainer *t, struct state *s, struct llm_err *e)
@@ -182,10 +212,8 @@ static int append_state(const struct llm_trainer *t, struct state *s, struct llm
         const struct llm_trainable *p = &t->params[i];
         bool beside = is_beside(t, p->p);
         bool master = beside ? !t->objective->beside : p->p->weight.rounded;
-        const bool parts = llm_share_pools_weights(&t->share, i) || t->share.pp > 1;
-        float *own = llm_share_own_master(&t->share, i);
-        if (master && (parts ? append_collected(t, s, "master", i, -1, own, e) : append(l, "master", p->p, p->p->master, e)) < 0) return -1;
-        if (append_moment(t, s, p->optim->m, i, p->m, e) < 0 || append_moment(t, s, p->optim->v, i, p->v, e) < 0) return -1;
+        if (master && append_master(t, s, i, e) < 0) return -1;
+        if (append_moment(t, s, p->optim->m, KEPT_M, i, e) < 0 || append_moment(t, s, p->optim->v, KEPT_V, i, e) < 0) return -1;
         if (p->ema && append(l, "ema", p->p, p->ema, e) < 0) return -1;
     }
     if (t->outer.replicas) return append_outer(t, s, e);
@@ -255,36 +283,70 @@ static int save(struct llm_trainer *t, const struct target *to, struct state *s,
     return llm_together_commit(&s->together, o, write_all(t, to, o, s, e), e);
 }
 
-/* Weights that no rank has all of: rank 0 has them while it writes. Its own place for them stays in `place`. */
+/* Weights that no rank has all of, or that are cut: a rank that describes the model has them while it writes, rank 0 if they are collected. The place
+ * of what is collected stays in `place`. */
 struct masters { float **place, **whole; }; /* [n_params] */
+
+/* Whether rank 0 collects parameter number i. */
+static bool is_collected(const struct llm_trainer *t, size_t i)
+{
+    return llm_share_scatters(&t->share) && llm_share_collects(&t->share, i);
+}
+
+static void discard_master(struct llm_trainer *t, struct masters *k, size_t i)
+{
+    struct llm_param *p = t->params[i].p;
+    if (k->whole[i] && p->master == k->whole[i]) p->weight.data = p->master = k->place[i];
+    free(k->whole[i]);
+    k->whole[i] = NULL;
+}
+
+/* Parameter number i, all of which this rank has, is one of the slices of a parameter: it takes its place there. */
+static int join_slice(struct llm_trainer *t, struct masters *k, size_t i, struct llm_err *e)
+{
+    const struct llm_param *p = t->params[i].p;
+    const struct llm_slices *s = p->slice_of;
+    const int j = (int)(p - s->of);
+    if (j == 0) s->whole->weight.data = s->whole->master = llm_alloc_huge((size_t)llm_param_count(s->whole), sizeof(float), "weights", e);
+    if (!s->whole->master) return -1;
+    llm_slices_put(s, j, p->master, s->whole->master);
+    discard_master(t, k, i);
+    return 0;
+}
 
 static int collect_masters(struct llm_trainer *t, struct masters *k, struct llm_err *e)
 {
+    const bool describes = !llm_share_scatters(&t->share) || t->share.rank == 0;
     k->place = llm_calloc(t->n_params, sizeof *k->place, "what the ranks keep", e);
     k->whole = llm_calloc(t->n_params, sizeof *k->whole, "what the ranks keep", e);
     int got = k->place && k->whole ? 0 : -1;
     for (size_t i = 0; i < t->n_params && t->share.rank == 0 && got == 0; i++) {
-        if (!llm_share_collects(&t->share, i)) continue;
+        if (!is_collected(t, i)) continue;
         if (!(k->whole[i] = llm_alloc_huge((size_t)llm_param_count(t->params[i].p), sizeof **k->whole, "what the ranks keep", e))) got = -1;
     }
     got = llm_trainer_agree(t, got, e);
+    int joined = 0;
     for (size_t i = 0; i < t->n_params && got == 0; i++) {
         struct llm_param *p = t->params[i].p;
-        if (!llm_share_collects(&t->share, i)) continue;
-        got = llm_share_collect(&t->share, i, llm_share_own_master(&t->share, i), k->whole[i], e);
-        k->place[i] = p->master;
-        if (t->share.rank == 0) p->weight.data = p->master = k->whole[i];
+        if (is_collected(t, i)) {
+            got = llm_share_collect(&t->share, i, llm_share_own_master(&t->share, i), k->whole[i], e);
+            k->place[i] = p->master;
+            if (t->share.rank == 0) p->weight.data = p->master = k->whole[i];
+        }
+        if (got == 0 && joined == 0 && describes && p->slice_of) joined = join_slice(t, k, i, e);
     }
-    return got;
+    return got < 0 ? got : llm_trainer_agree(t, joined, e);
 }
 
 /* After collect_masters, also when it failed. */
 static void discard_masters(struct llm_trainer *t, struct masters *k)
 {
-    for (size_t i = 0; k->place && k->whole && i < t->n_params; i++) {
-        struct llm_param *p = t->params[i].p;
-        if (k->whole[i] && p->master == k->whole[i]) p->weight.data = p->master = k->place[i];
-        free(k->whole[i]);
+    for (size_t i = 0; k->place && k->whole && i < t->n_params; i++) discard_master(t, k, i);
+    for (size_t i = 0; i < t->model->n_params; i++) {
+        struct llm_param *p = &t->model->params[i];
+        if (!p->slices) continue;
+        free(p->master);
+        p->weight.data = p->master = NULL;
     }
     free(k->place);
     free(k->whole);
@@ -302,7 +364,7 @@ static int save_to(struct llm_trainer *t, const struct target *to, struct llm_er
     struct masters k = {0};
     struct state s = {.together = {.share = &t->share, .model = t->model}};
     llm_comm_set_place(t->comm, "saving");
-    int got = llm_share_scatters(&t->share) ? collect_masters(t, &k, e) : 0;
+    int got = llm_share_scatters(&t->share) || t->o.tensor_parts > 1 ? collect_masters(t, &k, e) : 0;
     if (got == 0) got = llm_trainer_agree(t, to->as == LLM_SAVE_RUN ? append_state(t, &s, e) : 0, e);
     if (got == 0) got = llm_trainer_agree(t, save(t, to, &s, e), e);
     discard_masters(t, &k);
@@ -402,18 +464,56 @@ static int read_moment(struct llm_trainer *t, const char *what, const struct llm
     return got;
 }
 
+/* The master of parameter number i, which `whole` has: its hash, and what this rank keeps of it unless `whole` is that memory. */
+static void keep_master(struct llm_trainer *t, size_t i, const float *whole)
+{
+    const struct llm_trainable *q = &t->params[i];
+    const size_t n = (size_t)llm_param_count(q->p);
+    if (llm_share_scatters(&t->share)) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
+    if (q->p->master && !llm_share_pools_weights(&t->share, i)) {
+        if (q->p->master != whole) memcpy(q->p->master, whole, n * sizeof *whole);
+    } else if (q->own_n > 0) memcpy(llm_trainable_master(q), whole + q->own_from, q->own_n * sizeof *whole);
+}
+
 /* The master of parameter number i: all of it, or the elements that this rank keeps. */
 static int read_master(struct llm_trainer *t, const char *what, size_t i, struct llm_err *e)
 {
     const struct llm_trainable *q = &t->params[i];
-    const size_t n = (size_t)llm_param_count(q->p);
     const bool parts = llm_share_pools_weights(&t->share, i) || !llm_share_has(&t->share, i);
-    float *whole = parts ? llm_alloc_huge(n, sizeof *whole, "weights", e) : q->p->master;
+    float *whole = parts ? llm_alloc_huge((size_t)llm_param_count(q->p), sizeof *whole, "weights", e) : q->p->master;
     int got = whole ? read_tensor(t, what, q->p, whole, e) : -1;
-    if (got == 0 && llm_share_scatters(&t->share)) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
-    if (got == 0 && parts && q->own_n > 0) memcpy(llm_trainable_master(q), whole + q->own_from, q->own_n * sizeof *whole);
+    if (got == 0) keep_master(t, i, whole);
     if (parts) free(whole);
     return got;
+}
+
+/* What is kept of a parameter that is cut; i: the number of the first of its slices. */
+static int read_slices(struct llm_trainer *t, const char *name, enum kept what, size_t i, struct llm_err *e)
+{
+    const struct llm_slices *s = t->params[i].p->slice_of;
+    float *whole = llm_alloc_huge((size_t)llm_param_count(s->whole), sizeof *whole, "weights", e);
+    float *slice = llm_alloc_huge((size_t)llm_param_count(s->of), sizeof *slice, "weights", e);
+    int got = whole && slice ? read_tensor(t, name, s->whole, whole, e) : -1;
+    for (int j = 0; j < s->n && got == 0; j++) {
+        const struct llm_trainable *q = &t->params[i + (size_t)j];
+        float *moment = kept_of(t, what, i + (size_t)j);
+        llm_slices_take(s, j, whole, slice);
+        if (what == KEPT_MASTER) keep_master(t, i + (size_t)j, slice);
+        else if (moment) memcpy(moment, slice + q->own_from, llm_trainable_own(q) * sizeof *slice);
+    }
+    free(whole);
+    free(slice);
+    return got;
+}
+
+/* Masters that are stored apart from the model's rounded weights, and moments. */
+static int restore_slices(struct llm_trainer *t, size_t i, struct llm_err *e)
+{
+    const struct llm_trainable *p = &t->params[i];
+    if (p->p != p->p->slice_of->of) return 0; /* the first of the slices reads all */
+    if (p->p->weight.rounded && read_slices(t, "master", KEPT_MASTER, i, e) < 0) return -1;
+    if (p->optim->m && read_slices(t, p->optim->m, KEPT_M, i, e) < 0) return -1;
+    return p->optim->v ? read_slices(t, p->optim->v, KEPT_V, i, e) : 0;
 }
 
 static bool has_tensor(const struct llm_trainer *t, const char *what, const struct llm_param *p)
@@ -525,6 +625,8 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
         struct llm_trainable *p = &t->params[i];
         bool beside = is_beside(t, p->p);
         const char *what = t->objective->beside ? NULL : "master";
+        if (p->p->slice_of && restore_slices(t, i, e) < 0) return -1;
+        if (p->p->slice_of) continue;
         if (beside && what && !has_tensor(t, what, p->p)) continue; /* the run had another objective so far */
         if ((p->p->weight.rounded || beside) && read_master(t, what, i, e) < 0) return -1;
         if (beside) llm_weight_changed(&p->p->weight);

@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "dist/group.h"
 #include "model/weights/model.h"
 #include "train/stages.h"
 #include "train/shards.h"
@@ -105,6 +106,14 @@ int llm_trainer_agree(struct llm_trainer *t, int got, struct llm_err *e)
     return llm_comm_agree(t->comm, got, NULL, e);
 }
 
+int llm_trainer_leave(struct llm_trainer *t, int *got, struct llm_err *e)
+{
+    bool abandoned;
+    if (llm_group_leave(t->group, &abandoned, e) < 0) return -1;
+    if (abandoned && *got < 0) *got = 0;
+    return 0;
+}
+
 /* With stages, what comes before all messages of a step. */
 static int take_rows(void *arg, struct llm_err *e)
 {
@@ -142,7 +151,7 @@ static int join_reports(struct llm_trainer *t, struct llm_err *e)
         return -1;
     }
     llm_task_reset(k);
-    for (int q = 0; q < t->share.n; q++) {
+    for (int q = 0; q < t->share.n; q += t->share.tp) { /* the members of a group have the same */
         struct llm_mean m[LLM_MAX_MEANS];
         struct llm_router_report r = {0};
         memcpy(m, all + (size_t)q * each, means * sizeof *m);
@@ -178,6 +187,7 @@ static int run_shared(struct llm_trainer *t, struct llm_err *e)
     /* Stages must have the same rows before they exchange what is computed from them. */
     if (t->stages && (got = llm_trainer_agree(t, llm_fault_guard(take_rows, t, e), e)) != 0) return got;
     got = llm_fault_guard(run_own, t, e);
+    if (llm_trainer_leave(t, &got, got < 0 ? &problem : e) < 0) got = -1;
     if (t->stages && llm_stages_finish(t, got < 0 ? &problem : e) < 0) got = -1;
     if (llm_share_finish(&t->share, got < 0 ? &problem : e) < 0) got = -1;
     if ((got = agree_on_step(t, got, e)) != 0) return got;
@@ -201,7 +211,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     if (t->o.keep_zeros) llm_grad_keep_zeros(t->params, t->n_params);
     if (llm_share_norm(&t->share, &r->grad_norm, &bad, e) < 0) return -1;
     if (!isfinite(r->grad_norm)) {
-        if (t->share.zero == 1 && !t->stages && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
+        if (t->share.zero == 1 && t->share.lanes == 1 && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
         return llm_trainer_norm_not_finite(t, r->grad_norm, bad, e);
     }
     report_step(t, loss, bytes, r);

@@ -18,6 +18,8 @@ struct llm_together {
         size_t param;               /* the parameter whose shape it has */
         int maker;                  /* the rank that has all of it; -1: each rank has the elements that it owns */
         const float *own;           /* what this rank has of it; borrowed */
+        const struct llm_slices *slices; /* the tensor is cut: its slices are those of parameters param, param + 1, …; NULL: it is not */
+        const float **slice;        /* [slices->n] what this rank has of each; owned, the pointers are borrowed */
     } *v;                           /* the same on all ranks */
     size_t n, room;
     struct llm_frame_team team;     /* of llm_checkpoint_options; its `arg` is this struct */
@@ -32,6 +34,8 @@ struct llm_together {
 /* A tensor of F32 that has the shape of parameter number `param`: this rank has `own` of it, and the others have the rest; if shard >= 0, the rank
  * that has the shard has all of it. Before llm_together_open. */
 int llm_together_add(struct llm_together *w, const char *name, size_t param, int64_t shard, const float *own, struct llm_err *e) LLM_MUST_CHECK;
+/* A tensor that is cut as parameter number `param`, the first of its slices, is: slice[j], what this rank has of slice j, is copied. */
+int llm_together_add_slices(struct llm_together *w, const char *name, size_t param, const float *const *slice, struct llm_err *e) LLM_MUST_CHECK;
 /* Rank 0 opens the file, and those that see it join it: collective. NULL in *o: this rank does not write. 0 or -1. */
 int llm_together_open(struct llm_together *w, const char *path, struct llm_output **o, struct llm_err *e) LLM_MUST_CHECK;
 /* In place of llm_together_open: each rank writes its frames into an output of its own, one after another, and notes in *extents, which it frees,

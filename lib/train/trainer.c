@@ -7,7 +7,8 @@
 #include "base/hash.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
-#include "model/weights/model.h"
+#include "dist/group.h"
+#include "model/weights/slices.h"
 #include "train/stages.h"
 #include "train/shards.h"
 #include "train/trainer_internal.h"
@@ -110,6 +111,9 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     if (resolve(t, e) < 0 || llm_task_init(&t->task, t->objective, m, &t->o, &t->data, e) < 0) return -1;
     if (llm_train_options_check(&t->o, e) < 0) return -1;
     if (llm_shard_check(&t->o, llm_objective_by_pass(t->objective, &m->config), e) < 0) return -1;
+    if (llm_model_check_slices(&m->config, t->o.tensor_parts, e) < 0) return -1;
+    if (t->o.tensor_parts > 1 && m->lora) return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model without an adapter");
+    if (llm_share_check_members(&t->layout, &t->o, e) < 0) return -1;
     if (t->comm && llm_layout_stages(&t->layout) > 1 && llm_stages_check(t->objective, m->lora, &t->layout, e) < 0) return -1;
     if (llm_config_is_limited(&m->config) && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
@@ -142,6 +146,8 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->ctx.stored_share = t->o.activations_share;
     t->ctx.stored_rank = t->o.activations_rank;
     if (t->share.pp > 1 && !(t->stages = llm_stages_create(t, e))) return -1;
+    if (t->share.tp > 1 && !(t->group = llm_group_create(t->comm, t->share.replica * t->share.lanes, t->share.tp, e))) return -1;
+    t->ctx.group = t->eval_ctx.group = t->group;
     if (t->comm) {
         t->ctx.between = &t->share.between;
         t->eval_ctx.between = &t->share.eval_between;
@@ -152,6 +158,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
 void llm_trainer_release(struct llm_trainer *t)
 {
     llm_stages_destroy(t->stages);
+    llm_group_destroy(t->group);
     llm_share_forget_places(&t->share);
     llm_outer_release(&t->outer);
     for (size_t i = 0; i < t->n_params; i++) {

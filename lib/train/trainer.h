@@ -15,9 +15,11 @@ struct llm_trainer {
     struct llm_model *model;           /* owned */
     struct llm_train_data data;        /* owned */
     struct llm_comm *comm;             /* borrowed; set before llm_trainer_init. NULL: one rank */
-    struct llm_layout layout;          /* as comm */
+    struct llm_layout layout;          /* as comm. If it has members (tp) and comm is NULL, the others are not there: for a plan */
     struct llm_share share;            /* what this rank does */
     struct llm_stages *stages;     /* owned; NULL: the rank runs all layers */
+    struct llm_group *group;       /* the ranks that have the slices of the model's matrices; owned; NULL: this one has all */
+    bool in_pass;                  /* an evaluation's pass has begun, which llm_group_leave must end */
     struct llm_outer outer;            /* replicas that are trained apart */
     uint64_t *hashes;                  /* [n_hashes] of masters, as they were when they were last whole, or of replicas; NULL: masters always are */
     size_t n_hashes;
@@ -97,9 +99,12 @@ void llm_trainer_forget(struct llm_trainer *t);
  * after o->epochs passes. 0 or -1. */
 int llm_trainer_renew(struct llm_trainer *t, struct llm_records *records, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_trainer_has_val(const struct llm_trainer *t);
-/* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. With zero 3 and with
- * stages the ranks agree before each pass, and t->eval_agreed says that they have agreed on a result other than 0. */
+/* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. With zero 3, with
+ * stages and with members of a group the ranks agree before each pass, and t->eval_agreed says that they have agreed on a result other than 0. */
 int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e) LLM_MUST_CHECK;
+/* After an llm_trainer_eval that a fault has interrupted, if the rank is a member of a tensor-parallel group: waits until all have left the pass.
+ * 0 or -1. */
+int llm_trainer_end_eval(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* XXH64 of all weights (masters), so that two runs can be compared as they go. Of several ranks that keep them in parts: as of the last
  * llm_trainer_update_hash. */
 uint64_t llm_trainer_hash(const struct llm_trainer *t);

@@ -34,6 +34,10 @@ int llm_pass_forward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_
  * how rows are divided into passes. *bytes: the bytes of the targets' texts, times the same weights. */
 void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, const float *loss, double *sum, double *bytes);
 
+/* After the passes of a step or of an evaluation, if the rank is a member of a group: waits until all of it have left them. A result *got of -1
+ * becomes 0 if the rank's pass failed because another rank had left it: that one knows the reason. 0 or -1. */
+int llm_trainer_leave(struct llm_trainer *t, int *got, struct llm_err *e) LLM_MUST_CHECK;
+
 /* ---- not_finite.c ---- */
 /* The name of the first parameter, in the order of the model, whose master (or gradient) is not finite; NULL: all are. */
 const char *llm_trainer_first_bad(const struct llm_trainer *t, bool gradients);

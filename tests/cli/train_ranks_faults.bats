@@ -82,6 +82,29 @@ goes_on() {
     done
 }
 
+@test "members of a group: a signal at any rank, kill -9, data that shrink at one rank: as without members" {
+    local steps
+    gpt+=(--tensor-parts 2)
+    begin 4 --shard dp=2,tp=2
+    kill -TERM "${pids[3]}"
+    ends 143 60
+    steps=$(($(tail -n 1 log | jq .step) + 2))
+    goes_on 2
+    begin 2 --save-every 2 --shard tp=2
+    kill -9 "${pids[0]}"
+    ends 137 60
+    steps=$(($(tail -n 1 log | jq .step) + 2))
+    rm log
+    goes_on 1
+    gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
+    cp "$F/data.tok" data.tok
+    cp "$F/data.tok" mine.tok
+    rm -f run.llm log
+    RANK1='s|^data.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard tp=2 2> job.err &
+    data_shrink
+    goes_on 2
+}
+
 @test "stages: a signal at any rank, kill -9, data that shrink at one rank: as without stages" {
     local steps
     gpt+=(--accumulate 2)
@@ -132,6 +155,10 @@ goes_on() {
     kill -STOP "${pids[1]}"
     ends 1 60
     [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
+    begin 2 --rank-timeout 4 --tensor-parts 2 --shard tp=2
+    kill -STOP "${pids[1]}"
+    ends 1 60
+    [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
     begin 2 --rank-timeout 4
     kill -STOP "${pids[0]}"
     ends 1 60
@@ -147,12 +174,13 @@ goes_on() {
     goes_on 3
 }
 
-@test "ZeRO 3 and stages: one rank's validation data shrinks: the others do not wait for it; the run is saved" {
+@test "ZeRO 3, stages and members: one rank's validation data shrinks: the others do not wait for it; the run is saved" {
     local layout
     sentences 4000 > val # of which an evaluation takes longer than a step
     llm-tokenize encode -q -T "$F/tok.json" -o val.tok val
     gpt+=(--set n_layer=4) # more than memory is there for, so that every pass needs messages
-    for layout in zero=3 pp=3; do
+    for layout in zero=3 pp=3 tp=3; do
+        [[ $layout != tp=3 ]] || gpt+=(--set n_embd=48 --set n_head=3 --tensor-parts 3)
         cp val.tok mine.tok
         rm -f run.llm log
         RANK1='s|^val.tok|mine.tok|' ranks 3 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --val val.tok --eval-every 1 --shard $layout 2> job.err &

@@ -29,6 +29,12 @@ struct llm_pass {
 };
 /* The output of a module for x [n_tokens, width]. NULL after a failure. */
 typedef struct llm_tensor *llm_module_forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x);
+/* A module that can be cut into slices (tensor/slices.h) computes slice j of n, whose parameters `m` has, or the whole module, 0 of 1. */
+typedef struct llm_tensor *llm_slice_forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x, int64_t j,
+                                             int64_t n);
+/* The output of such a module: the whole one, or the sum of those of its slices. `last`: its output projection. */
+struct llm_tensor *llm_module_slices(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x,
+                                     const struct llm_linear_params *last, llm_slice_forward *forward);
 #define LLM_FORWARD_DECLARED(name) llm_module_forward llm_forward_##name;
 LLM_MODULES(LLM_FORWARD_DECLARED)
 /* Calls the forward function of the module's kind (blocks.c). */

@@ -51,19 +51,27 @@ struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_err *e)
     return m;
 }
 
+static void release_param(struct llm_param *p)
+{
+    llm_weight_release(&p->weight);
+    if (p->owned) free((void *)p->weight.data);
+    free(p->grad);
+    free(p->grad_lookup);
+    free(p->lookup_place);
+    for (int u = 0; u < p->n_grad_uses; u++) free(p->grad_use[u]);
+    free(p->grad_use);
+}
+
 void llm_model_destroy(struct llm_model *m)
 {
     if (!m) return;
     llm_lora_release(m);
     for (size_t i = 0; i < m->n_params; i++) {
-        struct llm_param *p = &m->params[i];
-        llm_weight_release(&p->weight);
-        if (p->owned) free((void *)p->weight.data);
-        free(p->grad);
-        free(p->grad_lookup);
-        free(p->lookup_place);
-        for (int u = 0; u < p->n_grad_uses; u++) free(p->grad_use[u]);
-        free(p->grad_use);
+        struct llm_slices *s = m->params[i].slices;
+        release_param(&m->params[i]);
+        for (int j = 0; s && s->of && j < s->n; j++) release_param(&s->of[j]);
+        if (s) free(s->of);
+        free(s);
     }
     llm_decoder_destroy(m->layout, m->n_params);
     llm_ngram_destroy(m->ngram);

@@ -105,7 +105,7 @@ static void run_forward(struct llm_ctx *c, const struct attn_op *op)
 static struct attn_dropout dropout_of(const struct llm_ctx *c, const struct llm_attn *a)
 {
     return (struct attn_dropout){.p = c->training ? a->dropout : 0, .seed = c->seed, .step = c->step, .layer = c->layer,
-                                 .row = (uint32_t)c->first_row};
+                                 .row = (uint32_t)c->first_row, .first_head = a->first_head};
 }
 
 struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a,

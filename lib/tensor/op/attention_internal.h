@@ -61,6 +61,7 @@ struct attn_dropout {
     float p;
     uint64_t seed, step;
     uint32_t layer, row, stride;
+    int64_t first_head;               /* number of head 0 */
     int64_t query_origin, key_origin; /* position in the row of the document's first query and key */
 };
 /* Fills keep[64]: 0 or 1/(1 - p) for each of the 64 keys from `key` on. */

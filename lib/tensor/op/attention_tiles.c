@@ -55,7 +55,7 @@ struct attn_state attn_state_in(float *memory, int64_t rows)
 void attn_keep(const struct attn_dropout *d, int64_t head, int64_t query, int64_t key, float *keep)
 {
     struct llm_rng r = llm_rng_at(d->seed, d->step, LLM_RNG_DROPOUT_ATTN, d->layer, d->row, (uint32_t)(d->query_origin + query));
-    uint32_t channel = (uint32_t)head * d->stride + (uint32_t)(d->key_origin + key), drop = (uint32_t)ceil((double)d->p * 0x1p24);
+    uint32_t channel = (uint32_t)(d->first_head + head) * d->stride + (uint32_t)(d->key_origin + key), drop = (uint32_t)ceil((double)d->p * 0x1p24);
     llm_k.attention.keep(keep, r.key, r.counter, channel, drop, 1 / (1 - d->p), ATTN_TILE);
 }
 

@@ -47,12 +47,12 @@ static void test_buffers(void **state)
 }
 
 /* Adds neighbours that the tree adds until none are left, as train/share.c does. */
-static size_t joined(struct llm_shard_node *nodes, size_t n, int64_t n_shards)
+static size_t joined(struct llm_tree_node *nodes, size_t n, int64_t n_shards)
 {
     size_t depth = 0;
     for (size_t k = 0; k < n; k++) {
         nodes[depth++] = nodes[k];
-        while (depth > 1 && llm_shard_joins(nodes[depth - 2], nodes[depth - 1], n_shards)) {
+        while (depth > 1 && llm_tree_joins(nodes[depth - 2], nodes[depth - 1], n_shards)) {
             nodes[depth - 2].end = nodes[depth - 1].end;
             depth--;
         }
@@ -65,14 +65,14 @@ static void test_runs(void **state)
     (void)state;
     for (int64_t n = 1; n <= 70; n++) {
         for (int ranks = 1; ranks <= n; ranks++) {
-            struct llm_shard_node all[80], own[80], leaves[80];
+            struct llm_tree_node all[80], own[80], leaves[80];
             size_t total = 0;
             for (int q = 0; q < ranks; q++) {
                 struct llm_shard_run run = llm_shard_run(q, ranks, n);
                 assert_int_equal(run.first, q == 0 ? 0 : llm_shard_run(q - 1, ranks, n).end);
                 assert_true(run.end > run.first);
-                size_t k = (size_t)llm_shard_nodes(run, own);
-                for (int64_t s = run.first; s < run.end; s++) leaves[s - run.first] = (struct llm_shard_node){s, s + 1};
+                size_t k = (size_t)llm_tree_nodes(run.first, run.end, run.n, own);
+                for (int64_t s = run.first; s < run.end; s++) leaves[s - run.first] = (struct llm_tree_node){s, s + 1};
                 assert_int_equal(joined(leaves, (size_t)(run.end - run.first), n), k); /* what a run adds by itself are its nodes */
                 assert_memory_equal(leaves, own, k * sizeof *own);
                 assert_true(llm_shard_buffers(run) >= (int64_t)k - 1);

@@ -65,11 +65,12 @@ static struct llm_tensor *rotated(struct llm_ctx *c, const struct llm_pass *p, e
     return llm_visit(c, &p->site, kind, llm_rope(c, x, p->batch->positions, p->rope));
 }
 
-struct llm_tensor *llm_forward_attention(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
+/* Attention by the heads of slice j of n, or by all (0 of 1), and their part of the output projection with the bias. */
+static struct llm_tensor *attend(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x, int64_t j, int64_t n)
 {
     const struct llm_config *f = p->config;
     const struct llm_batch *b = p->batch;
-    int64_t n_q = f->num_attention_heads * f->head_dim, n_kv = f->num_key_value_heads * f->head_dim;
+    const int64_t heads = f->num_attention_heads / n, kv_heads = f->num_key_value_heads / n, n_q = heads * f->head_dim, n_kv = kv_heads * f->head_dim;
     struct llm_tensor *q, *k = NULL, *v = NULL;
     bool makes = llm_attention_makes_keys(f, p->layer);
     if (m->p[LLM_ATTENTION_QKV].w) {
@@ -108,14 +109,14 @@ struct llm_tensor *llm_forward_attention(struct llm_ctx *c, const struct llm_mod
         k = p->shared->k;
         v = p->shared->v;
     }
-    const struct llm_attn a = {.n_heads = f->num_attention_heads, .n_kv_heads = f->num_key_value_heads, .d_k = f->head_dim, .d_v = f->head_dim,
+    const struct llm_attn a = {.n_heads = heads, .n_kv_heads = kv_heads, .d_k = f->head_dim, .d_v = f->head_dim,
                                .scale = (float)llm_config_attention_scale(f, p->layer), .causal = !p->bidirectional,
                                .window = llm_config_window(f, p->layer),
                                .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start, .prefixes = b->prefixes,
                                .sinks = m->p[LLM_ATTENTION_SINKS].w,
                                .kv_len = b->lengths, .rel_bias = p->rel_bias, .rel_map = p->rel_map, .rel_max = f->rel_max_distance + 1,
                                .rel_buckets = f->rel_buckets, .rel_use = p->layer,
-                               .dropout = c->training ? (float)f->attn_pdrop : 0};
+                               .dropout = c->training ? (float)f->attn_pdrop : 0, .first_head = j * heads};
     const struct llm_attn blocks = within_blocks(c, p, &a);
     struct llm_tensor *y;
     if (!chunks) llm_panels_for(c, 1, &m->p[LLM_ATTENTION_OUT].w);
@@ -127,4 +128,9 @@ struct llm_tensor *llm_forward_attention(struct llm_ctx *c, const struct llm_mod
     c->to_panels = false;
     y = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_HEADS, y);
     return llm_linear(c, y, m->p[LLM_ATTENTION_OUT].w, m->p[LLM_ATTENTION_OUT].b);
+}
+
+struct llm_tensor *llm_forward_attention(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
+{
+    return llm_module_slices(c, m, p, x, &m->p[LLM_ATTENTION_OUT], attend);
 }

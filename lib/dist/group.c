@@ -1,0 +1,152 @@
+#include "dist/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+
+static const uint64_t LEFT = UINT64_MAX; /* in place of a length */
+
+struct llm_group {
+    struct llm_comm *comm;          /* NULL: the other ranks are not there. Owned, as all below */
+    int rank, n;
+    bool abandoned;
+    bool *left;                     /* [n] has said that it has left the pass */
+    uint64_t *arrived, sent;        /* [n] headers */
+    uint64_t *owed;                 /* [n] bytes of data that follow a header that has arrived, and have not been received */
+    struct llm_transfer *headers;   /* [n] */
+    struct llm_transfer *transfers; /* of sends and data; those of an exchange that failed are waited for by llm_group_leave */
+    size_t n_transfers, room;
+};
+
+void llm_group_destroy(struct llm_group *g)
+{
+    if (!g) return;
+    llm_comm_destroy(g->comm);
+    free(g->left);
+    free(g->arrived);
+    free(g->owed);
+    free(g->headers);
+    free(g->transfers);
+    free(g);
+}
+
+struct llm_group *llm_group_create(struct llm_comm *c, int first, int n, struct llm_err *e)
+{
+    struct llm_group *g = llm_calloc(1, sizeof *g, "a group of ranks", e);
+    if (!g) return NULL;
+    g->n = n;
+    if (!c || (g->comm = llm_comm_run(c, first, n, e))) {
+        g->rank = llm_comm_rank(g->comm);
+        g->left = llm_calloc((size_t)g->n, sizeof *g->left, "a group of ranks", e);
+        g->arrived = llm_calloc((size_t)g->n, sizeof *g->arrived, "a group of ranks", e);
+        g->owed = llm_calloc((size_t)g->n, sizeof *g->owed, "a group of ranks", e);
+        g->headers = llm_calloc((size_t)g->n, sizeof *g->headers, "a group of ranks", e);
+        if (g->left && g->arrived && g->owed && g->headers) return g;
+    }
+    llm_group_destroy(g);
+    return NULL;
+}
+
+int llm_group_size(const struct llm_group *g) { return g->n; }
+
+/* Sends or receives in messages of at most LLM_COMM_BUCKET bytes. */
+static int post(struct llm_group *g, int peer, void *p, size_t bytes, bool receives, struct llm_err *e)
+{
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < LLM_COMM_BUCKET ? bytes - at : LLM_COMM_BUCKET;
+        if (llm_grow((void **)&g->transfers, &g->room, g->n_transfers + 1, sizeof *g->transfers, e) < 0) return -1;
+        struct llm_transfer *t = &g->transfers[g->n_transfers];
+        char *from = (char *)p + at;
+        if ((receives ? llm_comm_receive(g->comm, peer, from, n, t, e) : llm_comm_send(g->comm, peer, from, n, t, e)) < 0) return -1;
+        g->n_transfers++;
+    }
+    return 0;
+}
+
+/* Waits for what was posted. */
+static int finish(struct llm_group *g, struct llm_err *e)
+{
+    const int got = llm_comm_wait(g->comm, g->transfers, g->n_transfers, e);
+    g->n_transfers = 0;
+    return got;
+}
+
+/* The next header of every rank. */
+static int receive_headers(struct llm_group *g, struct llm_err *e)
+{
+    size_t n = 0;
+    for (int q = 0; q < g->n; q++) {
+        if (q != g->rank && llm_comm_receive(g->comm, q, &g->arrived[q], sizeof *g->arrived, &g->headers[n++], e) < 0) return -1;
+    }
+    if (llm_comm_wait(g->comm, g->headers, n, e) < 0) return -1;
+    for (int q = 0; q < g->n; q++) {
+        if (q == g->rank) continue;
+        if (g->arrived[q] == LEFT) g->left[q] = g->abandoned = true;
+        else g->owed[q] = g->arrived[q];
+    }
+    return 0;
+}
+
+int llm_group_gather(struct llm_group *g, void *const *parts, const size_t *bytes, struct llm_err *e)
+{
+    for (int q = 0; q < g->n && !g->comm; q++) {
+        if (q != g->rank) memset(parts[q], 0, bytes[q]);
+    }
+    if (!g->comm) return 0;
+    g->sent = bytes[g->rank];
+    for (int d = 1; d < g->n; d++) {
+        const int to = (g->rank + d) % g->n;
+        if (post(g, to, &g->sent, sizeof g->sent, false, e) < 0 || post(g, to, parts[g->rank], bytes[g->rank], false, e) < 0) return -1;
+    }
+    if (receive_headers(g, e) < 0) return -1;
+    if (g->abandoned) return llm_fail(e, LLM_EX_FAILURE, "another rank has left the pass");
+    for (int q = 0; q < g->n; q++) {
+        if (q == g->rank) continue;
+        if (g->arrived[q] != bytes[q]) {
+            return llm_fail(e, LLM_EX_FAILURE, "expected a message of %zu bytes from rank %d (%s) of the group, found %llu", bytes[q], q,
+                            llm_comm_host(g->comm, q), (unsigned long long)g->arrived[q]);
+        }
+        if (post(g, q, parts[q], bytes[q], true, e) < 0) return -1;
+        g->owed[q] = 0;
+    }
+    return finish(g, e);
+}
+
+/* Receives the data of rank q that follow a header, without using them. `p`: memory of LLM_COMM_BUCKET bytes. */
+static int discard(struct llm_group *g, int q, unsigned char *p, struct llm_err *e)
+{
+    struct llm_transfer t;
+    for (size_t n; g->owed[q] > 0; g->owed[q] -= n) {
+        n = g->owed[q] < LLM_COMM_BUCKET ? (size_t)g->owed[q] : LLM_COMM_BUCKET;
+        if (llm_comm_receive(g->comm, q, p, n, &t, e) < 0 || llm_comm_wait(g->comm, &t, 1, e) < 0) return -1;
+    }
+    return 0;
+}
+
+int llm_group_leave(struct llm_group *g, bool *abandoned, struct llm_err *e)
+{
+    uint64_t says = LEFT;
+    struct llm_transfer t;
+    *abandoned = false;
+    if (!g || !g->comm) return 0;
+    unsigned char *p = llm_alloc(LLM_COMM_BUCKET, 1, "messages", e); /* touched only if something is discarded */
+    int got = p ? 0 : -1;
+    for (int q = 0; q < g->n && got == 0; q++) {
+        if (q != g->rank) got = post(g, q, &says, sizeof says, false, e);
+    }
+    for (int q = 0; q < g->n && got == 0; q++) {
+        while (q != g->rank && got == 0) {
+            got = discard(g, q, p, e);
+            if (got < 0 || g->left[q]) break;
+            if (llm_comm_receive(g->comm, q, &g->arrived[q], sizeof *g->arrived, &t, e) < 0 || llm_comm_wait(g->comm, &t, 1, e) < 0) got = -1;
+            if (got == 0 && g->arrived[q] == LEFT) g->left[q] = true;
+            else if (got == 0) g->owed[q] = g->arrived[q];
+        }
+        g->left[q] = false;
+    }
+    if (got == 0) got = finish(g, e);
+    *abandoned = g->abandoned;
+    g->abandoned = false;
+    free(p);
+    return got;
+}

@@ -1,0 +1,24 @@
+/* Exchanges of ranks that compute one pass together (tensor parallelism). A pass may fail at one rank between any two exchanges, while the others
+ * wait for the next one. So every message begins with a header that says its length, or that its sender has left the pass. A rank that has left goes
+ * on receiving what the others send until they have left, too (llm_group_leave): no rank waits for a message that does not come. */
+#ifndef LLM_DIST_GROUP_H
+#define LLM_DIST_GROUP_H
+
+#include "dist/comm.h"
+
+struct llm_group; /* opaque; NULL in llm_group_leave, llm_group_destroy: this rank computes alone */
+
+/* A group of ranks [first, first + n) of `c`, as llm_comm_run makes it. The caller destroys it before `c` ends. NULL: see `e`. If `c` is NULL, this
+ * process is rank 0 of n, and the others are not there: they send zeros, for estimates of memory and time. */
+struct llm_group *llm_group_create(struct llm_comm *c, int first, int n, struct llm_err *e) LLM_MUST_CHECK;
+void llm_group_destroy(struct llm_group *g);
+int llm_group_size(const struct llm_group *g);
+
+/* Within a pass. Every rank gets all parts: part r, bytes[r] long, lies at parts[r]; a rank has filled its own. -1: also if a rank has left the pass.
+ * After a failure no further exchange may follow before llm_group_leave. */
+int llm_group_gather(struct llm_group *g, void *const *parts, const size_t *bytes, struct llm_err *e) LLM_MUST_CHECK;
+/* After one or several passes, whether they have failed or not: waits until all ranks have left them. *abandoned: whether an exchange failed because
+ * another rank had left; then that rank knows the reason. */
+int llm_group_leave(struct llm_group *g, bool *abandoned, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

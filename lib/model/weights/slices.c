@@ -1,0 +1,86 @@
+#include "model/weights/slices.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+
+static bool is_last(const struct llm_param_spec *s)
+{
+    return s->stem == LLM_STEM_OUT || s->stem == LLM_STEM_DOWN;
+}
+
+bool llm_param_spec_sliced(const struct llm_param_spec *s)
+{
+    if (s->stack != LLM_STACK_MAIN || (s->unit != LLM_UNIT_ATTENTION && s->unit != LLM_UNIT_MLP)) return false;
+    return !is_last(s) || s->piece == LLM_PIECE_WEIGHT;
+}
+
+/* What of a model is not computed slice by slice; NULL: nothing. */
+static const char *obstacle(const struct llm_config *c)
+{
+    struct llm_config sees;
+    if (c->num_encoder_layers > 0) return "an encoder";
+    if (c->num_nextn_predict_layers > 0) return "layers that predict further";
+    if (llm_config_sees(c, &sees)) return "pictures";
+    if (c->num_latents > 0) return "latents";
+    if (c->qk_norm != LLM_QK_NORM_NONE) return "norms of queries and keys";
+    if (c->attention_sinks) return "attention sinks";
+    if (c->position == LLM_POSITION_BUCKETS) return "biases of distances";
+    if (c->dual_chunk_size > 0) return "dual chunk attention";
+    if (c->kv_sharing > 1) return "keys that layers share";
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) {
+        const struct llm_module_kind *mixer = llm_decoder_mixer(c, l), *ffn = llm_decoder_ffn(c, l);
+        if (mixer != &llm_module_attention) return mixer == &llm_module_mla ? "latent attention" : "layers that are no attention";
+        if (ffn && ffn != &llm_module_mlp) return "mixtures of experts";
+    }
+    return NULL;
+}
+
+int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err *e)
+{
+    const char *with = obstacle(c);
+    const struct { int64_t size; const char *what; } sizes[] = {
+        {c->num_attention_heads, "attention heads"}, {c->num_key_value_heads, "key/value heads"},
+        {c->intermediate_size, "channels of the feed-forward parts"}};
+    if (n == 1) return 0;
+    if (with) {
+        return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model of attention and dense feed-forward parts, found one with %s (%s)",
+                        with, c->model_type);
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].size % n == 0) continue;
+        return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a divisor of the model's %lld %s, found %lld", (long long)sizes[i].size,
+                        sizes[i].what, (long long)n);
+    }
+    return 0;
+}
+
+/* Slices of a parameter; `parts`: of a fusion, the rows of each of its matrices. */
+static int slice(struct llm_param *p, bool by_columns, const int64_t *parts, int n, int first, int end, struct llm_err *e)
+{
+    struct llm_slices *s = p->slices = llm_calloc(1, sizeof *s, "slices", e);
+    if (!s) return -1;
+    *s = (struct llm_slices){.by_columns = by_columns, .n = n, .first = first, .end = end, .whole = p};
+    if (!(s->of = llm_calloc((size_t)n, sizeof *s->of, "slices", e))) return -1;
+    if (!by_columns) memcpy(s->parts, parts, sizeof s->parts);
+    for (int j = 0; j < n; j++) {
+        struct llm_param *q = &s->of[j];
+        *q = (struct llm_param){.name = p->name, .spec = p->spec, .n_dims = p->n_dims, .role = p->role, .decay = p->decay, .slice_of = s};
+        memcpy(q->shape, p->shape, sizeof q->shape);
+        q->shape[by_columns] /= n;
+        for (int i = 0; i < LLM_MAX_PARTS; i++) q->parts[i] = by_columns ? p->parts[i] : p->parts[i] / n;
+        q->weight = (struct llm_weight){.n = q->shape[0], .k = q->n_dims > 1 ? q->shape[1] : p->weight.k};
+    }
+    return 0;
+}
+
+int llm_model_slice(struct llm_model *m, int n, int first, int end, struct llm_err *e)
+{
+    for (size_t i = 0; i < m->n_params; i++) {
+        const struct llm_param_spec *s = &m->specs[i];
+        if (!llm_param_spec_sliced(s)) continue;
+        const bool bias = s->piece != LLM_PIECE_WEIGHT; /* it follows its matrix */
+        if (slice(&m->params[i], is_last(s), m->specs[bias ? i - 1 : i].parts, n, first, end, e) < 0) return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,32 @@
+/* Tensor parallelism (Shoeybi et al. 2019, Megatron-LM, section 3): the matrices of a block are cut into n slices, and each rank has a run of them
+ * (llm_slices). The first matrices of a block are cut by rows, its last one by columns:
+ *
+ *     x ─┬─ slice 0 of q, k, v; attention of its heads; slice 0 of out ─┬─ Σ ── y
+ *        ├─ slice 1 …                                                   ┤
+ *
+ * The outputs y of the slices, and in the backward pass the gradients of x by the slices, are added in the tree of n terms (dist/tree.h). So their
+ * bits depend on n, not on the number of ranks. Each is exchanged once for a block, in F32. */
+#ifndef LLM_TENSOR_SLICES_H
+#define LLM_TENSOR_SLICES_H
+
+#include "tensor/tensor.h"
+
+enum { LLM_MAX_SLICES = 64 };
+
+/* The input of a block for each slice of this rank: y[i] is that of slice s->first + i and has the values of x. The gradients that the slices add to
+ * their inputs are summed over all ranks' slices. */
+void llm_slices_enter(struct llm_ctx *c, struct llm_tensor *x, const struct llm_slices *s, struct llm_tensor **y);
+/* The sum over all slices of their outputs, plus the bias, which is whole (NULL: none). y[i], the output of slice s->first + i, is overwritten. */
+struct llm_tensor *llm_slices_sum(struct llm_ctx *c, struct llm_tensor *const *y, const struct llm_slices *s, struct llm_param *bias);
+
+/* ---- elements ---- */
+/* A run of elements of slice j that follow one another in the whole as well: element `at` of the slice is *whole of the whole; returns the number of
+ * elements from there on. */
+int64_t llm_slices_run(const struct llm_slices *s, int j, int64_t at, int64_t *whole);
+/* How many of the first n elements of the whole slice j has: its elements are in the same order. */
+int64_t llm_slices_before(const struct llm_slices *s, int j, int64_t n);
+/* Copies elements of the whole to slice j, which `slice` has in full, or back. */
+void llm_slices_take(const struct llm_slices *s, int j, const float *whole, float *slice);
+void llm_slices_put(const struct llm_slices *s, int j, const float *slice, float *whole);
+
+#endif
