@@ -1,6 +1,6 @@
 /* What a folder's tokenizer_config.json says of a tokenizer that has no tokenizer.json: tokens beside those of the .model, and what stands around
  * documents. Keys: added_tokens_decoder {id: {content, special, lstrip, rstrip, single_word, normalized}}, bos_token, eos_token, add_bos_token,
- * add_eos_token, tokenizer_class. */
+ * add_eos_token, tokenizer_class, do_lower_case. */
 #include <stdlib.h>
 #include <string.h>
 #include "token/internal.h"
@@ -68,13 +68,22 @@ static int32_t id_of(const struct llm_tokenizer *t, const json_t *config, const 
     return id < 0 ? normally : id;
 }
 
+int llm_config_class(const json_t *config, struct llm_config_class *c, struct llm_err *e)
+{
+    *c = (struct llm_config_class){.name = "", .lowers = true};
+    if (llm_json_str(config, "tokenizer_class", &c->name, e) < 0)
+        return -1;
+    c->siglip = strcmp(c->name, "SiglipTokenizer") == 0;
+    return c->siglip ? llm_json_bool(config, "do_lower_case", &c->lowers, e) : 0;
+}
+
 int llm_config_set_ends(struct llm_tokenizer *t, const json_t *config, struct llm_err *e)
 {
-    const char *class = "";
-    if (llm_json_str(config, "tokenizer_class", &class, e) < 0)
+    struct llm_config_class c;
+    if (llm_config_class(config, &c, e) < 0)
         return -1;
     /* what these classes do where nothing is said */
-    bool bos = strncmp(class, "Llama", 5) == 0 || strncmp(class, "Gemma", 5) == 0, eos = strncmp(class, "T5", 2) == 0;
+    bool bos = strncmp(c.name, "Llama", 5) == 0 || strncmp(c.name, "Gemma", 5) == 0, eos = strncmp(c.name, "T5", 2) == 0 || c.siglip;
     if (llm_json_bool(config, "add_bos_token", &bos, e) < 0 || llm_json_bool(config, "add_eos_token", &eos, e) < 0)
         return -1;
     t->bos = id_of(t, config, "bos_token", t->bos);

@@ -189,6 +189,9 @@ struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, c
 /* hf_config.c: a token as added_tokens and added_tokens_decoder have them; text borrowed. */
 int llm_added_token(const json_t *o, const char **text, size_t *n, unsigned char *flags, struct llm_err *e) LLM_MUST_CHECK;
 int llm_config_put_added(struct llm_vocab *v, const json_t *config, struct llm_err *e) LLM_MUST_CHECK; /* texts borrowed */
+/* The class of transformers that tokenizer_config.json names; siglip: SiglipTokenizer, and whether it makes texts lower case. `name` is borrowed. */
+struct llm_config_class { const char *name; bool siglip, lowers; };
+int llm_config_class(const json_t *config, struct llm_config_class *c, struct llm_err *e) LLM_MUST_CHECK;
 int llm_config_set_ends(struct llm_tokenizer *t, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_is_spm(const unsigned char *p, size_t n); /* does a file that begins so look like a SentencePiece model? */
 struct llm_tokenizer *llm_tokenizer_from_rwkv(const unsigned char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -132,7 +132,7 @@ static struct llm_tokenizer *load_two_files(const char *folder, const char *voca
     return t;
 }
 
-/* tokenizer.model: SentencePiece's, with what tokenizer_config.json, where there is one, says of it; or ranks. */
+/* tokenizer.model or spiece.model: SentencePiece's, with what tokenizer_config.json, where there is one, says of it; or ranks. */
 static struct llm_tokenizer *load_model(const char *folder, const char *path, const char *pattern, struct llm_err *e)
 {
     bool bad;
@@ -148,22 +148,24 @@ static struct llm_tokenizer *load_model(const char *folder, const char *path, co
     return t;
 }
 
-/* A folder: tokenizer.json, tokenizer.model, the two files of GPT-2 or CLIP, or RWKV's vocabulary. */
+/* A folder: tokenizer.json, tokenizer.model, spiece.model, the two files of GPT-2 or CLIP, or RWKV's vocabulary. */
 static struct llm_tokenizer *load_folder(const char *path, const char *pattern, struct llm_err *e)
 {
-    struct llm_buf json = {0}, model = {0}, encoder = {0}, merges = {0}, vocab = {0}, lines = {0}, rwkv = {0};
+    struct llm_buf json = {0}, model = {0}, encoder = {0}, merges = {0}, vocab = {0}, lines = {0}, rwkv = {0}, spiece = {0};
     struct llm_tokenizer *t = NULL;
     int n = (int)strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     if (llm_buf_printf(&json, e, "%.*s/tokenizer.json", n, path) < 0 || llm_buf_printf(&model, e, "%.*s/tokenizer.model", n, path) < 0
         || llm_buf_printf(&encoder, e, "%.*s/encoder.json", n, path) < 0 || llm_buf_printf(&merges, e, "%.*s/vocab.bpe", n, path) < 0
         || llm_buf_printf(&vocab, e, "%.*s/vocab.json", n, path) < 0 || llm_buf_printf(&lines, e, "%.*s/merges.txt", n, path) < 0
-        || llm_buf_printf(&rwkv, e, "%.*s/" LLM_NAME_RWKV_VOCABULARY, n, path) < 0)
+        || llm_buf_printf(&spiece, e, "%.*s/spiece.model", n, path) < 0 || llm_buf_printf(&rwkv, e, "%.*s/" LLM_NAME_RWKV_VOCABULARY, n, path) < 0)
         goto done;
     if (exists(json.p))
         t = llm_tokenizer_load(json.p, pattern, e);
     else if (exists(model.p))
         t = load_model(path, model.p, pattern, e);
+    else if (exists(spiece.p))
+        t = load_model(path, spiece.p, pattern, e);
     else if (exists(encoder.p) && exists(merges.p))
         t = llm_tokenizer_from_gpt2(encoder.p, merges.p, "GPT2Tokenizer", e);
     else if (exists(vocab.p) && exists(lines.p))
@@ -172,7 +174,7 @@ static struct llm_tokenizer *load_folder(const char *path, const char *pattern, 
         t = llm_tokenizer_load(rwkv.p, pattern, e);
     else
         llm_fail(e, EX_NOINPUT,
-                 "%s: expected a tokenizer.json, a tokenizer.model, encoder.json and vocab.bpe, vocab.json and merges.txt, "
+                 "%s: expected a tokenizer.json, a tokenizer.model, a spiece.model, encoder.json and vocab.bpe, vocab.json and merges.txt, "
                  "or " LLM_NAME_RWKV_VOCABULARY ", in this folder", path);
 done:
     llm_buf_release(&json);
@@ -182,6 +184,7 @@ done:
     llm_buf_release(&vocab);
     llm_buf_release(&lines);
     llm_buf_release(&rwkv);
+    llm_buf_release(&spiece);
     return t;
 }
 

@@ -41,7 +41,7 @@ int llm_pipeline_normalise(struct llm_encoder *en, const unsigned char *p, size_
     }
     size_t limit = llm_norm_limit(n);
     for (int i = 0; i < t->n_norms; i++) {
-        struct llm_norm_place at = {first, last, t->kept.n ? &t->kept : NULL, &en->norm_regex[i], limit};
+        struct llm_norm_place at = {first, last, first && en->at_start, t->kept.n ? &t->kept : NULL, &en->norm_regex[i], limit};
         struct llm_buf *to = i + 1 == t->n_norms ? out : &en->forms[i & 1];
         if (to != out)
             to->n = 0;

@@ -240,11 +240,16 @@ static int read_model(struct model *m, const unsigned char *p, size_t n, struct 
 static const char mark[] = "\xE2\x96\x81";
 
 /* Without rules it is what a tokenizer.json says with two normalizers of Hugging Face's library. */
-static json_t *make_normalizer(const struct model *m, struct llm_err *e)
+static json_t *make_normalizer(const struct model *m, const struct llm_config_class *class, struct llm_err *e)
 {
     struct llm_buf map = {0};
     json_t *o = NULL;
-    if (!m->n_map && m->dummy && !m->extra && m->escape && !m->has_user) {
+    if (class->siglip) {
+        if (llm_base64_encode(m->map, m->n_map, &map, e) == 0)
+            o = json_pack("{s:s, s:[{s:s, s:b}, {s:s, s:s, s:b, s:b, s:b}]}", "type", "Sequence", "normalizers", "type", "SigLIP", "lowercase",
+                          class->lowers, "type", "SentencePiece", "precompiled_charsmap", map.p ? map.p : "", "after_text", 1,
+                          "remove_extra_whitespaces", m->extra, "escape_whitespaces", m->escape);
+    } else if (!m->n_map && m->dummy && !m->extra && m->escape && !m->has_user) {
         o = json_pack("{s:s, s:[{s:s, s:s}, {s:s, s:{s:s}, s:s}]}", "type", "Sequence", "normalizers", "type", "Prepend", "prepend", mark, "type",
                       "Replace", "pattern", "String", " ", "content", mark);
     } else if (llm_base64_encode(m->map, m->n_map, &map, e) == 0) {
@@ -255,9 +260,12 @@ static json_t *make_normalizer(const struct model *m, struct llm_err *e)
     return o;
 }
 
-static int set_parts(struct llm_tokenizer *t, const struct model *m, struct llm_err *e)
+static int set_parts(struct llm_tokenizer *t, const struct model *m, const json_t *config, struct llm_err *e)
 {
-    json_t *normalizer = make_normalizer(m, e), *pre = NULL;
+    struct llm_config_class class;
+    if (llm_config_class(config, &class, e) < 0)
+        return -1;
+    json_t *normalizer = make_normalizer(m, &class, e), *pre = NULL;
     json_t *decoder = json_pack("{s:s, s:b, s:b, s:s%}", "type", "SentencePiece", "add_dummy_prefix", m->dummy, "remove_extra_whitespaces", m->extra,
                                 "unk_surface", m->n_surface ? (const char *)m->surface : " \xE2\x81\x87 ", m->n_surface ? m->n_surface : (size_t)5);
     if (m->type == WORD)
@@ -350,7 +358,7 @@ static int build(struct llm_tokenizer *t, const struct model *m, struct llm_voca
         if (!t->prefix)
             return llm_no_memory(e, "a tokenizer");
     }
-    if (check_distinct(m, e) < 0 || set_parts(t, m, e) < 0 || put_pieces(t, m, v, e) < 0
+    if (check_distinct(m, e) < 0 || set_parts(t, m, config, e) < 0 || put_pieces(t, m, v, e) < 0
         || llm_config_put_added(v, config, e) < 0 || llm_tokenizer_set_vocab(t, v, e) < 0 || llm_config_set_ends(t, config, e) < 0
         || llm_tokenizer_index_whole(t, e) < 0)
         return -1;

@@ -80,6 +80,36 @@ pairs() {
     cmp 1.llm 2.llm
 }
 
+@test "a folder with spiece.model alone: ids are those of transformers' SiglipTokenizer, of a checkpoint and a tokenizer.json too" {
+    local t=$ROOT/tests/golden/siglip_tokenizer of
+    mkdir lower cased
+    for of in lower cased; do cp "$t/spiece.model" $of; done
+    cp "$t/tokenizer_config.json" lower
+    jq '.do_lower_case = false' "$t/tokenizer_config.json" > cased/tokenizer_config.json
+    jq -c '{text}' "$t/expected.jsonl" > lines
+    encoded() { llm-tokenize encode -T "$1" --jsonl --text --special --add-special lines; }
+    encoded lower | diff - <(jq -r '.ids | map(tostring) | join(" ")' "$t/expected.jsonl")
+    encoded cased | diff - <(jq -r '.cased | map(tostring) | join(" ")' "$t/expected.jsonl")
+    encoded lower -j 1 | diff - <(encoded lower)
+    llm-tokenize info -T lower --export > own.json
+    encoded own.json | diff - <(encoded lower)
+    refute cmp -s <(llm-tokenize info -T lower) <(llm-tokenize info -T cased)
+    # a published folder: the text's vector is that of its ids
+    mkdir folder
+    cp lower/* folder
+    jq -n '{model_type: "siglip", initializer_range: 0.2, text_config: {vocab_size: 190, hidden_size: 16, intermediate_size: 32, pad_token_id: 1,
+        num_attention_heads: 2, num_hidden_layers: 2, max_position_embeddings: 24, projection_size: 20}, vision_config: {hidden_size: 20,
+        intermediate_size: 32, num_attention_heads: 2, num_hidden_layers: 1, image_size: 8, patch_size: 4}}' > folder/config.json
+    llm-train -q -c folder/config.json -T lower --objective contrastive -n 0 -o new.llm
+    llm-quantize -q -t f32 --to safetensors new.llm folder/model.safetensors
+    encoded new.llm | diff - <(encoded lower)
+    llm-infer -m folder --embed "A Photo, of a CAT!" | cmp - <(llm-infer -m folder --embed --ids "36 14 30 36 19 1")
+    echo '{"tokenizer_class": "SiglipTokenizer", "do_lower_case": 2}' > lower/tokenizer_config.json
+    refused 65 "do_lower_case" llm-tokenize info -T lower
+    head -c 3000 "$t/spiece.model" > lower/spiece.model
+    refused 65 "spiece.model" llm-tokenize info -T lower
+}
+
 @test "what does not fit ends with one line" {
     cp "$V/model.safetensors" .
     jq '.text_config.projection_size = 24' "$V/config.json" > config.json

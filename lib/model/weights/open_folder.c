@@ -81,7 +81,7 @@ struct llm_model *llm_open_in_folder(const char *folder, size_t n, struct llm_mo
         llm_model_destroy(m);
         return NULL;
     }
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model", LLM_NAME_RWKV_VOCABULARY};
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "spiece.model", LLM_NAME_RWKV_VOCABULARY};
     for (size_t i = 0; m && !m->tokenizer && i < sizeof names / sizeof *names; i++) {
         int joined = llm_path_join(path, folder, n, names[i], e);
         if (joined == 0 && stat(path, &st) != 0) continue;

@@ -131,11 +131,12 @@ const struct llm_norm_row llm_norm_precompiled = {"Precompiled", read_precompile
 
 static int read_sentencepiece(struct llm_norm *s, const json_t *o, struct llm_err *e)
 {
-    bool dummy = true, extra = true, escape = true;
-    if (llm_json_bool(o, "add_dummy_prefix", &dummy, e) < 0 || llm_json_bool(o, "remove_extra_whitespaces", &extra, e) < 0
-        || llm_json_bool(o, "escape_whitespaces", &escape, e) < 0)
+    bool dummy = true, extra = true, escape = true, after = false;
+    if (llm_json_bool(o, "add_dummy_prefix", &dummy, e) < 0 || llm_json_bool(o, "after_text", &after, e) < 0
+        || llm_json_bool(o, "remove_extra_whitespaces", &extra, e) < 0 || llm_json_bool(o, "escape_whitespaces", &escape, e) < 0)
         return -1;
-    s->flags = (dummy ? LLM_NORM_DUMMY : 0) | (extra ? LLM_NORM_EXTRA : 0) | (escape ? LLM_NORM_ESCAPE : 0);
+    s->flags = (dummy ? LLM_NORM_DUMMY : 0) | (extra ? LLM_NORM_EXTRA : 0) | (escape ? LLM_NORM_ESCAPE : 0)
+             | (after ? LLM_NORM_AFTER : 0);
     return read_map(s, o, true, e);
 }
 
@@ -177,17 +178,17 @@ static int sentencepiece(const struct llm_norm *s, const struct llm_norm_place *
 {
     const char *text;
     size_t len, i = 0, start = out->n;
-    bool extra = s->flags & LLM_NORM_EXTRA, dummy = s->flags & LLM_NORM_DUMMY;
-    for (size_t used; at->first && extra && i < n; i += used) {
+    bool extra = s->flags & LLM_NORM_EXTRA, dummy = s->flags & LLM_NORM_DUMMY, first = at->first && !(s->flags & LLM_NORM_AFTER);
+    for (size_t used; first && extra && i < n; i += used) {
         used = normal_prefix(s, at, p + i, n - i, &text, &len);
         if (len != 1 || *text != ' ')
             break;
     }
     if (i == n)
         return 0;
-    if (at->first && dummy && put_escaped(s, " ", 1, out, e) < 0)
+    if (first && dummy && put_escaped(s, " ", 1, out, e) < 0)
         return -1;
-    for (bool after_space = extra && at->first; i < n;) {
+    for (bool after_space = extra && first; i < n;) {
         i += normal_prefix(s, at, p + i, n - i, &text, &len);
         for (; after_space && len && *text == ' '; text++)
             len--;

@@ -4,7 +4,8 @@
 
 const struct llm_norm_row *const llm_norm_rows[] = {
     &llm_norm_nfc,     &llm_norm_nfd,     &llm_norm_nfkc, &llm_norm_nfkd, &llm_norm_lowercase,   &llm_norm_strip,         &llm_norm_strip_accents,
-    &llm_norm_replace, &llm_norm_prepend, &llm_norm_nmt,  &llm_norm_bert, &llm_norm_precompiled, &llm_norm_sentencepiece, NULL};
+    &llm_norm_replace, &llm_norm_prepend, &llm_norm_nmt,  &llm_norm_bert, &llm_norm_precompiled, &llm_norm_sentencepiece,
+    &llm_norm_siglip,  NULL};
 
 int llm_norm_init(struct llm_norm *s, const json_t *o, struct llm_err *e)
 {
@@ -47,6 +48,8 @@ void llm_norm_release(struct llm_norm *s)
 
 bool llm_norm_cuts(const struct llm_norm *s)
 {
+    if (s->row == &llm_norm_siglip)
+        return false;
     if (s->row != &llm_norm_replace)
         return true;
     if (s->regex) /* runs of spaces, which tokenizers of SentencePiece's kind have, stay together */

@@ -21,13 +21,14 @@ struct llm_norm {
 };
 enum {
     LLM_NORM_LEFT = 1, LLM_NORM_RIGHT = 2,                                               /* Strip */
-    LLM_NORM_CLEAN = 1, LLM_NORM_CHINESE = 2, LLM_NORM_ACCENTS = 4, LLM_NORM_LOWER = 8,   /* BertNormalizer */
-    LLM_NORM_DUMMY = 1, LLM_NORM_EXTRA = 2, LLM_NORM_ESCAPE = 4                           /* SentencePiece */
+    LLM_NORM_CLEAN = 1, LLM_NORM_CHINESE = 2, LLM_NORM_ACCENTS = 4, LLM_NORM_LOWER = 8,   /* BertNormalizer; LOWER: SigLIP */
+    LLM_NORM_DUMMY = 1, LLM_NORM_EXTRA = 2, LLM_NORM_ESCAPE = 4, LLM_NORM_AFTER = 8       /* SentencePiece; AFTER: as if text came before */
 };
 
 /* Where the text stands, and what belongs to the caller's thread. */
 struct llm_norm_place {
-    bool first, last;                /* it begins, ends a segment */
+    bool first, last;                /* it begins, ends a segment: the text between two added tokens */
+    bool begins;                     /* it begins the whole text */
     const struct llm_trie *kept;     /* SentencePiece: symbols that stay as they are */
     struct llm_regex_state **regex;  /* made when first needed; the caller destroys it */
     size_t limit;                    /* bytes that `out` may have in all; what would exceed them is refused (llm_norm_check) */
@@ -49,7 +50,8 @@ struct llm_norm_row {
 };
 /* To add one: its file, its row here and in norm.c. */
 extern const struct llm_norm_row llm_norm_nfc, llm_norm_nfd, llm_norm_nfkc, llm_norm_nfkd, llm_norm_lowercase, llm_norm_strip,
-    llm_norm_strip_accents, llm_norm_replace, llm_norm_prepend, llm_norm_nmt, llm_norm_bert, llm_norm_precompiled, llm_norm_sentencepiece;
+    llm_norm_strip_accents, llm_norm_replace, llm_norm_prepend, llm_norm_nmt, llm_norm_bert, llm_norm_precompiled, llm_norm_sentencepiece,
+    llm_norm_siglip;
 extern const struct llm_norm_row *const llm_norm_rows[]; /* NULL-terminated */
 
 /* By its type; unknown ones are refused by name. */
