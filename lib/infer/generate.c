@@ -470,7 +470,7 @@ static void choose_piece(void *arg, size_t i, int thread)
     const int32_t *drafts = c->drafts;
     float *logits = s->logits + c->first_logits * llm_generate_vocab(s);
     const float *guide = llm_generate_is_guided(&c->prompt) ? s->logits + c->guide_logits * llm_generate_vocab(s) : NULL;
-    c->drafted += c->n_drafts;
+    c->drafted += c->n_drafts + c->n_branch;
     for (int64_t k = 0;; k++) {
         choose(s, c, logits + k * llm_generate_vocab(s), guide ? guide + k * llm_generate_vocab(s) : NULL, before + k, thread);
         const bool ends = c->err.status || c->ended;

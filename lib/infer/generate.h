@@ -97,7 +97,7 @@ struct llm_completion {
     struct llm_text text;
     enum llm_finish finish;
     struct llm_kv kv;            /* prompt and all generated tokens but the last, with keep_cache */
-    int64_t drafted, accepted;   /* tokens that were drafted, without those of branches, and how many drafts or branches were accepted */
+    int64_t drafted, accepted;   /* tokens of drafts and of branches that passes verified, and how many of them were accepted */
     double prompt_seconds, decode_seconds; /* from the first pass of its kind to the last */
     int64_t prompt_tokens;       /* begin->n + n */
     int64_t shared_tokens;       /* of these, tokens whose cache an earlier prompt had computed */

@@ -121,8 +121,8 @@ setup_file() {
         llm-infer -m "$F/window.llm" -q -n 60 --ignore-eos --temp 0 --kv-out got.kv $from "the old dog sees the small cat and the old dog sees" > got
         cmp got.kv want.kv || fail "$from: the cache"
     done
-    # a model that drafts for itself is right, but where rounding would differ, and that is nowhere
-    llm-infer -m "$F/plain.llm" -q --jsonl --temp 1 --top-k 0 --ignore-eos -n 60 --draft "$F/plain.llm" <<< '{"prompt": "the"}' |
+    # a model that drafts for itself is right, but where rounding would differ, and that is nowhere; five passes of 11 drafts have no room for branches
+    llm-infer -m "$F/plain.llm" -q --jsonl --temp 1 --top-k 0 --ignore-eos -n 62 --draft "$F/plain.llm" --draft-max 11 <<< '{"prompt": "the"}' |
         jq -e '.timings.draft_n > 30 and .timings.draft_n_accepted == .timings.draft_n'
     again='the red dog sees a cat. the red dog sees a cat. the red dog sees a'
     llm-infer -m "$F/plain.llm" -q --jsonl --temp 0 --ignore-eos -n 60 --draft-ngram <<< "{\"prompt\": \"$again\"}" | jq -e '.timings.draft_n_accepted > 5'
@@ -134,9 +134,10 @@ setup_file() {
 
 @test "a smaller model drafts where the text does not repeat, beside repetitions and by tables of n-grams; of a model that costs as much, few drafts" {
     local line='{"prompt": "the"}' b=(llm-infer -q --jsonl --temp 0 --ignore-eos) again='the red dog sees a cat. the red dog sees a cat. the red dog sees a'
-    "${b[@]}" -m "$F/plain.llm" -n 60 --draft "$F/ngram.llm" <<< "$line" | jq -e '.timings | .draft_n > 20 and .draft_n_accepted > .draft_n / 3'
+    "${b[@]}" -m "$F/plain.llm" -n 60 --draft "$F/ngram.llm" <<< "$line" | jq -e '.timings | .draft_n > 20 and .draft_n_accepted > .draft_n / 4'
     "${b[@]}" -m "$F/plain.llm" -n 4 --draft-ngram <<< "$line" | jq -e '.timings.draft_n == 0'
-    "${b[@]}" -m "$F/plain.llm" -n 4 --draft-ngram --draft "$F/plain.llm" <<< "$line" | jq -e '.timings | .draft_n > 0 and .draft_n_accepted == .draft_n'
+    "${b[@]}" -m "$F/plain.llm" -n 4 --draft-ngram --draft "$F/plain.llm" <<< "$line" |
+        jq -e '.timings | .draft_n == 2 and .draft_n_accepted == 1' # a draft of one token, beside it a branch of one
     "${b[@]}" -m "$F/plain.llm" -n 60 --draft-ngram --draft "$F/draft.llm" <<< "{\"prompt\": \"$again\"}" | jq -e '.timings.draft_n_accepted > 5'
     # the first 6 passes draft 8 each; then only what pays, and a model of the same size with few right drafts does not
     llm-train -q -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 -T "$F/tok.json" -n 0 --seed 9 -o untrained.llm "$F/data.tok"
