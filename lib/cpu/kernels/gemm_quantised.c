@@ -222,16 +222,24 @@ INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const struct kind *
 {
     const int words = k->parts == 2 ? 4 : 8;
     const int8_t *q = x->q + at * GROUP;
-    const VI first = k->type == LLM_Q8_0_2OF4 ? dot_places(w, q) : dot(k, w, words, q, x->start[0][at]);
+    const VI first = k->type == LLM_Q8_0_2OF4 ? dot_places(w, q) : dot(k, w, words, q, k->zero ? x->start[0][at] : 0);
     V dots = v_from_i32(first), scale = h->scale[k->parts == 2 ? 0 : g];
     if (k->parts == 2) { /* integers below 2^24: exact in FP32 */
-        V second = v_from_i32(dot(k, w + 4, 4, q + GROUP / 2, x->start[1][at]));
+        V second = v_from_i32(dot(k, w + 4, 4, q + GROUP / 2, k->zero ? x->start[1][at] : 0));
         dots = v_fma(dots, h->part[2 * g], v_mul(second, h->part[2 * g + 1]));
     }
     sum = v_fma(dots, v_mul(scale, v_set1(x->scale[at])), sum);
     if (k->least)
         for (int part = 0; part < k->parts; part++) sum = v_fma(h->least[g * k->parts + part], v_set1(x->sum[part][at]), sum);
     return sum;
+}
+
+/* Prefetches the lines of group i of the block at b that fall to row r: the same number of lines in each group, so that no row needs a branch. */
+INLINE void prefetch_of_row(const struct kind *k, const unsigned char *b, int i, const int r, const int rows)
+{
+    const int lines = (k->bytes * PANEL + 64 * k->groups - 1) / (64 * k->groups);
+    LLM_UNROLL
+    for (int l = r * lines / rows; l < (r + 1) * lines / rows; l++) __builtin_prefetch(b + (i * lines + l) * 64, 0, 2);
 }
 
 /* Group i of the block at b on to the sums of `rows` rows, the first of whose numbers of it stand at `at`. Each row prefetches its share of a block
@@ -244,7 +252,8 @@ INLINE void add_rows(const struct llm_gemm_q_job *g, int64_t at, const int rows,
     else open_group(k, b, i, v, w);
     LLM_UNROLL
     for (int r = 0; r < rows; r++) {
-        if (v == 0) prefetch_share(k, b + AHEAD, i * rows + r, k->groups * rows);
+        if (v == 0 && rows > 1) prefetch_of_row(k, b + AHEAD, i, r, rows);
+        if (v == 0 && rows == 1) prefetch_share(k, b + AHEAD, i, k->groups);
         sum[r][v] = add_group(&g->x, at + r, k, w, h, i, sum[r][v]);
     }
 }
