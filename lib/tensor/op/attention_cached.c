@@ -202,8 +202,9 @@ static int64_t cut(const struct cached *f, struct piece *pieces, float *states, 
             *n_floats += a->n_kv_heads * attn_job_end_chunk(&j) * attn_state_floats(attn_job_rows(&j), a->d_v);
             continue;
         }
-        for (p.from = 0; p.from < tokens; p.from += block, n++) {
-            p.n = attn_min(block, tokens - p.from);
+        const int64_t even = tokens > 0 ? attn_blocks(tokens, attn_blocks(tokens, block)) : 0; /* pieces of one size keep all threads busy */
+        for (p.from = 0; p.from < tokens; p.from += even, n++) {
+            p.n = attn_min(even, tokens - p.from);
             if (pieces) pieces[n] = p;
         }
     }
