@@ -224,6 +224,12 @@ static void add_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
+void llm_grad_give(const struct llm_grad *g, const float *x, int64_t stride, int64_t rows, int64_t cols)
+{
+    struct add_work w = {.to = *g, .from = x, .from_stride = stride, .cols = cols};
+    llm_for_rows(rows, cols, add_rows, &w);
+}
+
 void llm_grad_pass(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *y)
 {
     if (!x->needs_grad || llm_ctx_failed(c)) return;
@@ -233,8 +239,8 @@ void llm_grad_pass(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *y
         block_of(y)->refs++;
         return;
     }
-    struct add_work w = {.from = y->grad, .from_stride = y->grad_stride, .cols = x->cols};
-    if (llm_grad_open(c, x, &w.to)) llm_for_rows(x->rows, x->cols, add_rows, &w);
+    struct llm_grad g;
+    if (llm_grad_open(c, x, &g)) llm_grad_give(&g, y->grad, y->grad_stride, x->rows, x->cols);
 }
 
 float *llm_tensor_grad(struct llm_ctx *c, struct llm_tensor *x)

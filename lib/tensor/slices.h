@@ -19,7 +19,14 @@ void llm_slices_enter(struct llm_ctx *c, struct llm_tensor *x, const struct llm_
 /* The sum over all slices of their outputs, plus the bias, which is whole (NULL: none). y[i], the output of slice s->first + i, is overwritten. */
 struct llm_tensor *llm_slices_sum(struct llm_ctx *c, struct llm_tensor *const *y, const struct llm_slices *s, struct llm_param *bias);
 
+/* The sum of terms x[i], of slice s->first + i, over all ranks' slices; [rows, cols], rows `stride` apart. Writes over x. *sum is on `acts` or where
+ * x[0] is, with rows *sum_stride apart. False after a failure. */
+bool llm_slices_add(struct llm_ctx *c, const struct llm_slices *s, float *const *x, int64_t rows, int64_t cols, int64_t stride, float **sum,
+                    int64_t *sum_stride);
+
 /* ---- elements ---- */
+/* The first row of slice j of a matrix of `rows` rows that is cut by rows; of slice n: `rows`. Slices of a vocabulary may differ by a row. */
+static inline int64_t llm_slices_row(const struct llm_slices *s, int64_t j, int64_t rows) { return j * rows / s->n; }
 /* A run of elements of slice j that follow one another in the whole as well: element `at` of the slice is *whole of the whole; returns the number of
  * elements from there on. */
 int64_t llm_slices_run(const struct llm_slices *s, int j, int64_t at, int64_t *whole);

@@ -73,6 +73,8 @@ bool llm_grad_open_zeroed(struct llm_ctx *c, struct llm_tensor *x, struct llm_gr
 /* Opens x's gradient for an op that can work in place. If no other tensor needs y's gradient and x has none, x takes over y's memory (g->p == the old
  * y->grad, g->add false); so read y->grad before the call. Shapes of x and y are equal. False as llm_grad_open. */
 bool llm_grad_open_over(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *y, struct llm_grad *g);
+/* Writes x [rows, cols], rows `stride` apart, to an open gradient, or adds it to the gradient's values. */
+void llm_grad_give(const struct llm_grad *g, const float *x, int64_t stride, int64_t rows, int64_t cols);
 /* Adds y's gradient to x's. If x has none yet, the two share the memory. Shapes are equal. */
 void llm_grad_pass(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *y);
 

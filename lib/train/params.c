@@ -93,15 +93,21 @@ static int make_uses(const struct llm_model *m, struct llm_param *p, struct llm_
     return add_uses(p, 0, 1, p->sharers, e);
 }
 
+/* Whether the parameter is the head's matrix, or a slice of it. */
+static bool is_head(const struct llm_model *m, const struct llm_param *p)
+{
+    return (p->slice_of ? p->slice_of->whole : p) == llm_model_head(m);
+}
+
 /* Forms of weights that are made once a step: the head's for its inputs' gradient; with several passes a step (shards divide
  * passes) both of every matrix, since passes share them. */
 static int make_forms(const struct llm_trainer *t, struct llm_param *p, struct llm_err *e)
 {
     enum llm_compute compute = (enum llm_compute)t->o.precision;
-    if (!p->grad) return p == llm_model_head(t->model) && !llm_dtypes[p->weight.dtype].is_quantised ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
-    bool shared = (t->o.accumulate > 1 || t->o.grad_shards > 1) && p->n_dims == 2 && (p->role == LLM_ROLE_HIDDEN || p == llm_model_head(t->model));
+    if (!p->grad) return is_head(t->model, p) && !llm_dtypes[p->weight.dtype].is_quantised ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
+    bool shared = (t->o.accumulate > 1 || t->o.grad_shards > 1) && p->n_dims == 2 && (p->role == LLM_ROLE_HIDDEN || is_head(t->model, p));
     if (shared) return llm_weight_pack(&p->weight, compute, true, e);
-    return p == llm_model_head(t->model) ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
+    return is_head(t->model, p) ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
 }
 
 bool llm_trains(const struct llm_train_options *o, const struct llm_param_spec *s)
@@ -179,7 +185,7 @@ static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
     if (!llm_share_pools_weights(&t->share, number) && make_forms(t, p, e) < 0) return -1;
     const struct llm_share_param *at = &t->share.params[number];
     const bool copy = at->copies == LLM_SHARE_TIED && at->home != t->share.lane; /* of a tied embedding, which is looked up in another stage */
-    bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m) && !copy;
+    bool looked_up_too = m->config.tie_word_embeddings && is_head(m, p) && !copy;
     int64_t tokens = llm_shard_rows(t->o.grad_shards, t->o.batch * t->o.accumulate) * t->o.context;
     if (t->o.batch_tokens > 0) tokens = t->o.batch_tokens / t->o.grad_shards + t->o.context;
     if (looked_up_too && make_lookup(p, n, tokens, e) < 0) return -1;

@@ -283,10 +283,11 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     if (members > 1) {
         const int64_t exchanges = c->num_hidden_layers * (o->checkpoint_every > 0 ? 6 : 4), slices = o->tensor_parts;
         const int64_t parts = llm_train_options_parts(o);
-        const double own = tokens * (double)llm_shard_rows(ranks, parts) / (double)parts * (double)c->hidden_size; /* of a rank's activations */
+        const double own = tokens * (double)llm_shard_rows(ranks, parts) / (double)parts, others = (double)members - 1; /* a rank's tokens */
+        const double sums = (double)(exchanges + 1) * (double)llm_tree_nodes(0, slices / members, slices, NULL); /* of hidden states */
         p->ranks = (double)(ranks * members);
         p->nodes = ranks > 1 ? p->nodes : 0;
-        p->sent += (double)exchanges * 4 * own * (double)(members - 1) * (double)llm_tree_nodes(0, slices / members, slices, NULL);
+        p->sent += 4 * own * others * (sums + 1 / (double)members) * (double)c->hidden_size + 4 * own * others * (double)(2 * slices / members + 1);
     }
     if (o->outer != LLM_OUTER_NONE) {
         const double own = (double)llm_shard_rows(ranks, o->replicas); /* replicas of a rank, at most */

@@ -492,7 +492,7 @@ static int read_slices(struct llm_trainer *t, const char *name, enum kept what, 
 {
     const struct llm_slices *s = t->params[i].p->slice_of;
     float *whole = llm_alloc_huge((size_t)llm_param_count(s->whole), sizeof *whole, "weights", e);
-    float *slice = llm_alloc_huge((size_t)llm_param_count(s->of), sizeof *slice, "weights", e);
+    float *slice = llm_alloc_huge((size_t)llm_param_count(&s->of[s->n - 1]), sizeof *slice, "weights", e); /* none is larger */
     int got = whole && slice ? read_tensor(t, name, s->whole, whole, e) : -1;
     for (int j = 0; j < s->n && got == 0; j++) {
         const struct llm_trainable *q = &t->params[i + (size_t)j];

@@ -23,6 +23,7 @@ family() {
     same_in "4 tp=4 dp=2,tp=2" "${gpt[@]}" --tensor-parts 4 --dropout .1 -n 3 -b 2 --accumulate 6 --grad-shards 4 --val .2 --eval-every 2
     jq -es 'all(.ranks == 4 and .comm_bytes > 0)' ranks.log
     same_in "2 tp=2,zero=1" "${gpt[@]}" --set bias=true --tensor-parts 4 --precision f32 -n 2 -b 3 --accumulate 2 --checkpoint-every 1 --keep-zeros --optimizer lion
+    same_in "3 tp=3" "${gpt[@]}" --set n_embd=48 --set n_head=6 --set tie_word_embeddings=false --tensor-parts 6 --z-loss 1e-3 -n 2 -b 4
     same_in "2 dp=2" "${gpt[@]}" --tensor-parts 2 -n 2 -b 4 --grad-shards 2
     same_for "2" "2 3" "${gpt[@]}" --tensor-parts 2 -n 2 -b 4 --grad-shards 2
 }

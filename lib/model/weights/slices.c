@@ -9,8 +9,15 @@ static bool is_last(const struct llm_param_spec *s)
     return s->stem == LLM_STEM_OUT || s->stem == LLM_STEM_DOWN;
 }
 
+/* The tables of the vocabulary. */
+static bool is_table(const struct llm_param_spec *s)
+{
+    return s->stem == LLM_STEM_EMBED || s->stem == LLM_STEM_HEAD || s->stem == LLM_STEM_HEAD_BIAS;
+}
+
 bool llm_param_spec_sliced(const struct llm_param_spec *s)
 {
+    if (s->stack == LLM_STACK_MAIN && is_table(s)) return true;
     if (s->stack != LLM_STACK_MAIN || (s->unit != LLM_UNIT_ATTENTION && s->unit != LLM_UNIT_MLP)) return false;
     return !is_last(s) || s->piece == LLM_PIECE_WEIGHT;
 }
@@ -43,6 +50,8 @@ int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err
         {c->num_attention_heads, "attention heads"}, {c->num_key_value_heads, "key/value heads"},
         {c->intermediate_size, "channels of the feed-forward parts"}};
     if (n == 1) return 0;
+    if (c->vocab_size < n) return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected at most the vocabulary, %lld, found %lld",
+                                           (long long)c->vocab_size, (long long)n);
     if (with) {
         return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model of attention and dense feed-forward parts, found one with %s (%s)",
                         with, c->model_type);
@@ -67,7 +76,7 @@ static int slice(struct llm_param *p, bool by_columns, const int64_t *parts, int
         struct llm_param *q = &s->of[j];
         *q = (struct llm_param){.name = p->name, .spec = p->spec, .n_dims = p->n_dims, .role = p->role, .decay = p->decay, .slice_of = s};
         memcpy(q->shape, p->shape, sizeof q->shape);
-        q->shape[by_columns] /= n;
+        q->shape[by_columns] = llm_slices_row(s, j + 1, p->shape[by_columns]) - llm_slices_row(s, j, p->shape[by_columns]);
         for (int i = 0; i < LLM_MAX_PARTS; i++) q->parts[i] = by_columns ? p->parts[i] : p->parts[i] / n;
         q->weight = (struct llm_weight){.n = q->shape[0], .k = q->n_dims > 1 ? q->shape[1] : p->weight.k};
     }
@@ -79,7 +88,7 @@ int llm_model_slice(struct llm_model *m, int n, int first, int end, struct llm_e
     for (size_t i = 0; i < m->n_params; i++) {
         const struct llm_param_spec *s = &m->specs[i];
         if (!llm_param_spec_sliced(s)) continue;
-        const bool bias = s->piece != LLM_PIECE_WEIGHT; /* it follows its matrix */
+        const bool bias = s->n_dims == 1 && !is_table(s); /* it follows its matrix */
         if (slice(&m->params[i], is_last(s), m->specs[bias ? i - 1 : i].parts, n, first, end, e) < 0) return -1;
     }
     return 0;

@@ -5,7 +5,7 @@
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
-#include "tensor/ops.h"
+#include "tensor/op/cross_entropy_internal.h"
 #include "tensor/tape.h"
 
 struct work {
@@ -22,19 +22,9 @@ struct work {
     double z;
 };
 
-static bool counted(const struct llm_cross_entropy *a, int64_t token)
-{
-    return a->targets[token] >= 0 && (!a->mask || a->mask[token]);
-}
-
 static int64_t token_of(const struct work *w, int64_t row)
 {
     return w->tokens ? w->tokens[row] : w->first + row;
-}
-
-static double weight_of(const struct llm_cross_entropy *a, int64_t token)
-{
-    return a->weights ? (double)a->weights[token] : 1;
 }
 
 /* A row of raw products to logits, with the bits of ce_forward. */
@@ -66,12 +56,12 @@ static void teacher_rows(void *arg, int64_t from, int64_t to, int thread)
         float *x = w->logits + r * n, *y = w->taught + r * n, scale = a->logit_scale, cap = a->logit_softcap;
         int64_t top = token * t->n_top;
         w->nll[token] = 0;
-        if (!counted(a, token)) {
+        if (!ce_counted(a, token)) {
             if (w->gradient) memset(x, 0, (size_t)n * sizeof *x);
             continue;
         }
         if (!a->logits) to_logits(x, scale, cap, (size_t)n);
-        double factor = a->grad_scale * weight_of(a, token);
+        double factor = a->grad_scale * ce_weight(a, token);
         float *grad = w->gradient ? y : NULL;
         if (t->hidden) to_logits(y, t->logit_scale, t->logit_softcap, (size_t)n);
         const struct llm_top known = {t->n_top, t->top_ids ? t->top_ids + top : NULL, t->top_ids ? t->top_log_probs + top : NULL,
@@ -120,7 +110,7 @@ static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
         int64_t token = token_of(w, r);
         float *x = w->logits + r * w->vocab;
         w->nll[token] = 0;
-        if (!counted(a, token)) {
+        if (!ce_counted(a, token)) {
             if (w->gradient) memset(x, 0, (size_t)w->vocab * sizeof *x);
             continue;
         }
@@ -130,25 +120,13 @@ static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
         if (a->logit_softcap != 0) logit = x[target];
         w->nll[token] = log((double)row.sum) - ((double)logit - (double)row.max);
         if (w->gradient && a->entropy) {
-            back_with_entropy(a, x, row, target, weight_of(a, token), (double)a->entropy[token], (size_t)w->vocab);
+            back_with_entropy(a, x, row, target, ce_weight(a, token), (double)a->entropy[token], (size_t)w->vocab);
         } else if (w->gradient) {
             /* d(lse + z·lse²) = (1 + 2z·lse)·p: probabilities over a smaller sum */
             if (w->z != 0) row.sum = (float)((double)row.sum / (1 + 2 * w->z * ((double)row.max + log((double)row.sum))));
-            llm_k.rows.ce_back(x, row, target, (float)(a->grad_scale * weight_of(a, token)), a->logit_scale, a->logit_softcap, (size_t)w->vocab);
+            llm_k.rows.ce_back(x, row, target, (float)(a->grad_scale * ce_weight(a, token)), a->logit_scale, a->logit_softcap, (size_t)w->vocab);
         }
     }
-}
-
-/* The end (exclusive) of the chunk that begins at token `at`: whole rows, or whole blocks of one row, at least one, of at most `max` logits. */
-static int64_t chunk_end(int64_t tokens, int64_t row_len, int64_t vocab, int64_t at)
-{
-    const int64_t max = 32 << 20; /* 128 MiB: larger chunks need fewer passes over the gradient of w */
-    if (at % row_len == 0 && row_len * vocab <= max) {
-        int64_t rows = max / (row_len * vocab), end = at + rows * row_len;
-        return end < tokens ? end : tokens;
-    }
-    int64_t row_end = (at / row_len + 1) * row_len, blocks = max / (LLM_FOLD * vocab), end = at + (blocks > 1 ? blocks : 1) * LLM_FOLD;
-    return end < row_end ? end : row_end;
 }
 
 static int project_chunk(struct llm_ctx *c, const struct llm_matmul *a, struct llm_param *w)
@@ -181,7 +159,7 @@ static int64_t gather(struct work *w, const struct llm_tensor *x, int64_t at, in
     int64_t n = 0;
     for (int64_t t = at; t < end; t++) {
         w->nll[t] = 0;
-        if (!counted(w->a, t)) continue;
+        if (!ce_counted(w->a, t)) continue;
         memcpy(w->rows + n * x->cols, x->data + t * x->stride, (size_t)x->cols * sizeof(float));
         w->tokens[n++] = t;
     }
@@ -245,43 +223,11 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     return true;
 }
 
-/* Sums the losses in the canonical order: each block from zero, the blocks of a row in order, the rows in order. */
-static struct llm_loss fold(const struct llm_ctx *c, const struct llm_cross_entropy *a, const double *nll, int64_t tokens)
-{
-    struct llm_loss loss = {0};
-    int64_t row_len = llm_row_len(c, tokens);
-    double row = 0;
-    for (int64_t at = 0, end; at < tokens; at = end) {
-        double block = 0;
-        end = llm_fold_end(tokens, row_len, at);
-        for (int64_t t = at; t < end; t++) {
-            block += a->weights && counted(a, t) ? weight_of(a, t) * nll[t] : nll[t];
-            loss.tokens += counted(a, t);
-            if (a->token_nll) a->token_nll[t] = (float)nll[t];
-        }
-        row += block;
-        if (end % row_len == 0 || end == tokens) {
-            loss.nll += row;
-            row = 0;
-        }
-    }
-    return loss;
-}
-
-/* Memory for [rows, cols] floats. NULL and a sticky failure if the arena is used up. */
-static float *arena_floats(struct llm_ctx *c, struct llm_arena *arena, int64_t rows, int64_t cols)
-{
-    size_t bytes;
-    bool fits = !__builtin_mul_overflow((size_t)rows * sizeof(float), (size_t)cols, &bytes);
-    float *p = fits && !llm_ctx_failed(c) ? llm_arena_alloc(arena, bytes) : NULL;
-    if (!p) llm_op_fail(c, EX_UNAVAILABLE, "logits: expected at most %zu MiB, found more", arena->limit >> 20);
-    return p;
-}
-
 struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, const struct llm_cross_entropy *a)
 {
     int64_t vocab = w->weight.n, tokens = x->rows;
     LLM_PROFILE("cross-entropy", 8 * (double)tokens * (double)vocab);
+    if (w->slices) return ce_slices(c, x, w, a);
     size_t mark = llm_arena_mark(&c->acts);
     if (llm_ctx_failed(c)) return (struct llm_loss){0};
     if (x->cols != w->weight.k) {
@@ -290,7 +236,7 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
     }
     int64_t longest = 0;
     for (int64_t at = 0, end; at < tokens; at = end) {
-        end = chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
+        end = ce_chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
         if (end - at > longest) longest = end - at;
     }
     for (int64_t t = 0; t < tokens && !llm_ctx_failed(c); t++) {
@@ -310,17 +256,17 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
     /* With a tape the logits use the memory of the gradients of the backward pass, which begins after the logits are freed. */
     struct llm_arena *arena = c->tape ? &c->grads : &c->acts;
     size_t logits = llm_arena_mark(arena);
-    work.logits = arena_floats(c, arena, longest, vocab);
-    if (a->logits && a->logit_softcap != 0) work.shown = arena_floats(c, arena, longest, vocab);
-    if (a->teacher) work.taught = arena_floats(c, arena, longest, vocab);
+    work.logits = ce_floats(c, arena, longest, vocab);
+    if (a->logits && a->logit_softcap != 0) work.shown = ce_floats(c, arena, longest, vocab);
+    if (a->teacher) work.taught = ce_floats(c, arena, longest, vocab);
     for (int64_t at = 0, end; at < tokens && !llm_ctx_failed(c); at = end) {
-        end = chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
+        end = ce_chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
         if (!chunk(c, x, w, &work, &dx, at, end)) llm_in(&c->err, "'%s'", w->name);
     }
     c->adapters.first = c->adapters.row_len = 0;
     if (llm_ctx_failed(c)) return (struct llm_loss){0};
     llm_arena_pop(arena, logits);
-    struct llm_loss loss = fold(c, a, work.nll, tokens);
+    struct llm_loss loss = ce_fold(c, a, work.nll, tokens);
     llm_arena_pop(&c->acts, mark);
     return loss;
 }
@@ -380,15 +326,31 @@ static struct llm_tensor *run_z(struct llm_ctx *c, struct llm_tensor *const *in,
     return NULL;
 }
 
+/* The head in two slices, of 23 and 24 rows. */
+static struct llm_tensor *run_sliced(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    static struct llm_param whole, of[2];
+    static struct llm_slices s;
+    of[0] = *p[0];
+    of[1] = *p[1];
+    whole = (struct llm_param){.name = "head", .n_dims = 2, .shape = {47, in[0]->cols}, .weight = {.n = 47, .k = in[0]->cols}, .slices = &s};
+    s = (struct llm_slices){.n = 2, .end = 2, .of = of, .whole = &whole};
+    c->z_loss = .05;
+    llm_cross_entropy(c, in[0], &whole, in[0]->cols > 13 ? &check_capped : &check_weighted);
+    c->z_loss = 0;
+    for (int j = 0; j < 2; j++) llm_weight_release(&of[j].weight);
+    return NULL;
+}
+
 static void formula(const struct llm_gradcheck *g, const struct llm_cross_entropy *a, const double *x, const double *w, const double *b, double z,
                     double *y)
 {
-    int64_t vocab = g->param[0].rows, width = g->param[0].cols;
+    int64_t vocab = 47, width = g->in[0].cols;
     double cap = (double)a->logit_softcap;
     *y = 0;
     for (int64_t t = 0; t < g->in[0].rows; t++) {
         double sum = 0, target = 0, dot = 0;
-        if (!counted(a, t)) continue;
+        if (!ce_counted(a, t)) continue;
         for (int64_t v = 0; v < vocab; v++) {
             double logit = b ? b[v] : 0;
             for (int64_t i = 0; i < width; i++) logit += x[t * width + i] * w[v * width + i];
@@ -398,7 +360,7 @@ static void formula(const struct llm_gradcheck *g, const struct llm_cross_entrop
             sum += exp(logit);
             dot += exp(logit) * logit;
         }
-        *y += weight_of(a, t) * (log(sum) - target + z * log(sum) * log(sum));
+        *y += ce_weight(a, t) * (log(sum) - target + z * log(sum) * log(sum));
         if (a->entropy) *y -= (double)a->entropy[t] * (log(sum) - dot / sum);
     }
 }
@@ -439,6 +401,15 @@ static void formula_adapted(const struct llm_gradcheck *g, const double *const *
     formula(g, &check_plain, in[0], w, NULL, 0, y);
 }
 
+static void formula_sliced(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    double w[47 * 14];
+    const int64_t width = g->in[0].cols;
+    memcpy(w, p[0], (size_t)(23 * width) * sizeof *w);
+    memcpy(w + 23 * width, p[1], (size_t)(24 * width) * sizeof *w);
+    formula(g, width > 13 ? &check_capped : &check_weighted, in[0], w, NULL, .05, y);
+}
+
 static void formula_capped(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
 {
     formula(g, &check_capped, in[0], p[0], p[1], 0, y);
@@ -460,6 +431,10 @@ const struct llm_gradcheck llm_gradcheck_cross_entropy[] = {
     {.name = "cross-entropy, scaled and capped", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .run = run_capped, .formula = formula_capped},
     {.name = "cross-entropy, z-loss", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_z, .formula = formula_z},
     {.name = "cross-entropy, z-loss, capped", .in = {{12, 14}}, .param = {{47, 14}}, .out = {1, 1}, .run = run_z, .formula = formula_z},
+    {.name = "cross-entropy in slices", .in = {{12, 13}}, .param = {{23, 13}, {24, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_sliced,
+     .formula = formula_sliced},
+    {.name = "cross-entropy in slices, capped", .in = {{12, 14}}, .param = {{23, 14}, {24, 14}}, .out = {1, 1}, .run = run_sliced,
+     .formula = formula_sliced},
     {.name = "cross-entropy with a bias", .in = {{12, 13}}, .param = {{47, 13}, {1, 47}}, .out = {1, 1}, .n_rows = 4, .run = run_biased,
      .formula = formula_capped},
     {.name = "cross-entropy with an adapter", .in = {{12, 13}}, .param = {{47, 13}, {2, 13}, {47, 2}}, .out = {1, 1}, .n_rows = 3,

@@ -36,8 +36,8 @@ int64_t llm_slices_run(const struct llm_slices *s, int j, int64_t at, int64_t *w
         return own - at % own;
     }
     for (int m = 0; fused(s, m, &first, &rows); m++) {
-        const int64_t n = rows / s->n * cols;
-        *whole = first * cols + j * n + at;
+        const int64_t from = llm_slices_row(s, j, rows), n = (llm_slices_row(s, j + 1, rows) - from) * cols;
+        *whole = (first + from) * cols + at;
         if (at < n) return n - at;
         at -= n;
     }
@@ -55,8 +55,8 @@ int64_t llm_slices_before(const struct llm_slices *s, int j, int64_t n)
     int64_t first = 0, rows, before = 0;
     if (s->by_columns) return n / cols * own + within(n % cols - j * own, own);
     for (int m = 0; fused(s, m, &first, &rows); m++) {
-        const int64_t count = rows / s->n * cols;
-        before += within(n - first * cols - j * count, count);
+        const int64_t from = llm_slices_row(s, j, rows);
+        before += within(n - (first + from) * cols, (llm_slices_row(s, j + 1, rows) - from) * cols);
     }
     return before;
 }
@@ -164,6 +164,20 @@ static bool add_all(struct llm_ctx *c, const struct llm_slices *s, struct terms 
     return true;
 }
 
+bool llm_slices_add(struct llm_ctx *c, const struct llm_slices *s, float *const *x, int64_t rows, int64_t cols, int64_t stride, float **sum,
+                    int64_t *sum_stride)
+{
+    struct terms t = {.of = s->n, .n = s->end - s->first, .stride = stride, .cols = cols};
+    for (int64_t i = 0; i < t.n; i++) {
+        t.node[i] = (struct llm_tree_node){s->first + i, s->first + i + 1};
+        t.x[i] = x[i];
+    }
+    if (!add_all(c, s, &t, rows)) return false;
+    *sum = t.x[0];
+    *sum_stride = t.stride;
+    return true;
+}
+
 /* ---- the input of a block ---- */
 
 struct enter_args { struct llm_tensor *x; const struct llm_slices *s; };
@@ -179,32 +193,16 @@ static void enter_recompute(struct llm_ctx *c, struct llm_node *n)
     x->maker->recompute(c, x->maker);
 }
 
-struct give { struct llm_grad to; const struct terms *t; };
-
-static void give_rows(void *arg, int64_t from, int64_t to, int thread)
-{
-    const struct give *w = arg;
-    (void)thread;
-    for (int64_t r = from; r < to; r++) {
-        float *out = w->to.p + r * w->to.stride;
-        const float *in = w->t->x[0] + r * w->t->stride;
-        if (w->to.add) llm_k.elementwise.add(out, out, in, (size_t)w->t->cols);
-        else memcpy(out, in, (size_t)w->t->cols * sizeof *out);
-    }
-}
-
 static void enter_backward(struct llm_ctx *c, struct llm_node *n)
 {
     const struct enter_args *a = n->args;
-    const struct llm_slices *s = a->s;
-    struct terms t = {.of = s->n, .n = s->end - s->first, .stride = n->out->grad_stride, .cols = a->x->cols};
-    struct give w = {.t = &t};
-    for (int i = 0; i < t.n; i++) {
-        t.node[i] = (struct llm_tree_node){s->first + i, s->first + i + 1};
-        t.x[i] = n->out->grad + i * t.cols;
-    }
+    float *x[LLM_MAX_SLICES], *sum;
+    int64_t stride;
+    struct llm_grad g;
     LLM_PROFILE("slices: gradients", 0);
-    if (add_all(c, s, &t, a->x->rows) && llm_grad_open(c, a->x, &w.to)) llm_for_rows(a->x->rows, t.cols, give_rows, &w);
+    for (int i = 0; i < a->s->end - a->s->first; i++) x[i] = n->out->grad + i * a->x->cols;
+    if (!llm_slices_add(c, a->s, x, a->x->rows, a->x->cols, n->out->grad_stride, &sum, &stride)) return;
+    if (llm_grad_open(c, a->x, &g)) llm_grad_give(&g, sum, stride, a->x->rows, a->x->cols);
 }
 
 /* The inputs are views of one tensor, so that one block holds their gradients side by side. Its own data are those of x, which the views share. */
@@ -242,7 +240,7 @@ static void sum_backward(struct llm_ctx *c, struct llm_node *n)
     for (int i = 0; i < a->n; i++) llm_grad_pass(c, a->y[i], n->out);
 }
 
-struct finish { const struct terms *t; const float *bias; struct llm_tensor *out; };
+struct finish { const float *sum, *bias; int64_t stride; struct llm_tensor *out; };
 
 static void finish_rows(void *arg, int64_t from, int64_t to, int thread)
 {
@@ -250,7 +248,7 @@ static void finish_rows(void *arg, int64_t from, int64_t to, int thread)
     (void)thread;
     for (int64_t r = from; r < to; r++) {
         float *out = w->out->data + r * w->out->stride;
-        const float *in = w->t->x[0] + r * w->t->stride;
+        const float *in = w->sum + r * w->stride;
         if (w->bias) llm_k.elementwise.add(out, in, w->bias, (size_t)w->out->cols);
         else if (out != in) memcpy(out, in, (size_t)w->out->cols * sizeof *out);
     }
@@ -260,26 +258,25 @@ struct llm_tensor *llm_slices_sum(struct llm_ctx *c, struct llm_tensor *const *y
 {
     LLM_PROFILE("slices: sum", 0);
     struct sum_args a = {.n = s->end - s->first};
-    struct terms t = {.of = s->n, .n = a.n};
+    struct finish w = {.bias = NULL};
+    float *x[LLM_MAX_SLICES], *sum;
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_node node = {.backward = sum_backward, .mark = llm_arena_mark(&c->acts), .param = {bias}};
     bool wanted = llm_tape_wants(c, &node);
     for (int i = 0; i < a.n; i++) {
         a.y[i] = y[i];
         wanted |= c->tape && y[i]->needs_grad;
-        t.node[i] = (struct llm_tree_node){s->first + i, s->first + i + 1};
-        t.x[i] = y[i]->data;
+        x[i] = y[i]->data;
     }
-    t.stride = y[0]->stride;
-    t.cols = y[0]->cols;
     node.out = llm_op_alloc(c, 1, sizeof *node.out);
     if (llm_ctx_failed(c)) return &c->nothing;
     *node.out = (struct llm_tensor){.rows = y[0]->rows, .cols = y[0]->cols, .stride = y[0]->stride, .data = y[0]->data, .spare = true};
     const size_t scratch = llm_arena_mark(&c->acts);
-    const float *vector = bias ? llm_op_vector(c, bias, t.cols) : NULL;
-    if (llm_ctx_failed(c) || !add_all(c, s, &t, y[0]->rows)) return &c->nothing;
-    struct finish w = {&t, vector, node.out};
-    if (vector || t.x[0] != node.out->data) llm_for_rows(y[0]->rows, t.cols, finish_rows, &w);
+    if (bias) w.bias = llm_op_vector(c, bias, node.out->cols);
+    if (llm_ctx_failed(c) || !llm_slices_add(c, s, x, node.out->rows, node.out->cols, node.out->stride, &sum, &w.stride)) return &c->nothing;
+    w.sum = sum;
+    w.out = node.out;
+    if (w.bias || sum != node.out->data) llm_for_rows(node.out->rows, node.out->cols, finish_rows, &w);
     llm_arena_pop(&c->acts, scratch);
     return wanted ? llm_tape_push(c, &node, &a, sizeof a) : node.out;
 }
