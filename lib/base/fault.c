@@ -91,6 +91,15 @@ static void say(const struct llm_fault_map *m, uint64_t byte)
     (void)ignored;
 }
 
+/* A fault of m is reported, and with it those of all mappings of its file. */
+static void note(struct llm_fault_map *m, uint64_t at, uint64_t size)
+{
+    for (struct llm_fault_map *o = maps; o; o = o->next) o->reported |= o->device == m->device && o->inode == m->inode;
+    met_at = at;
+    met_size = size;
+    met = m;
+}
+
 static void handle(int number, siginfo_t *info, void *context)
 {
     (void)context;
@@ -104,10 +113,7 @@ static void handle(int number, siginfo_t *info, void *context)
     sigjmp_buf *to = guarded;
     if (to && !suspended) {
         guarded = NULL;
-        met_at = (uint64_t)(p - m->p);
-        met_size = size_now(m->name);
-        m->reported = true;
-        met = m;
+        note(m, (uint64_t)(p - m->p), size_now(m->name));
         siglongjmp(*to, 1);
     }
     if (atomic_flag_test_and_set(&told)) {
@@ -181,9 +187,7 @@ int llm_fault_check_sizes(struct llm_err *e)
         size_t n = m->n;
         if (n == 0 || m->reported || stat(m->name, &st) < 0) continue;
         if (st.st_dev != m->device || st.st_ino != m->inode || (uint64_t)st.st_size >= n) continue;
-        m->reported = true;
-        met_at = met_size = (uint64_t)st.st_size;
-        met = m;
+        note(m, (uint64_t)st.st_size, (uint64_t)st.st_size);
         return llm_fault_check(e);
     }
     return 0;

@@ -21,7 +21,7 @@ int llm_fault_guard(int (*work)(void *arg, struct llm_err *e), void *arg, struct
 int llm_fault_check(struct llm_err *e) LLM_MUST_CHECK;
 /* The kernel raises no signal for the rest of the page in which a cut file ends: it reads as zeros. So what was computed from mapped files is used
  * only after this check of their sizes: before a step changes weights, before an output is complete. -1 and EX_DATAERR in `e` (may be NULL) if a
- * watched file is shorter than its mapping; llm_fault_check then says so, too. A file is reported once. */
+ * watched file is shorter than its mapping; llm_fault_check then says so, too. A file is reported once, whatever the number of its mappings. */
 int llm_fault_check_sizes(struct llm_err *e) LLM_MUST_CHECK;
 /* Reads n bytes at p one by one. After a system call failed with EFAULT this raises the fault in the process, where it is handled. */
 void llm_fault_touch(const void *p, size_t n);

@@ -172,6 +172,12 @@ goes_on() {
     RANK1='s|^data.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log 2> job.err &
     data_shrink
     goes_on 3
+    cp data.tok mine.tok
+    rm run.llm log
+    gpt+=(--val data.tok --eval-every 1000) # the same file twice
+    RANK1='s|^data.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log 2> job.err &
+    data_shrink
+    goes_on 2
 }
 
 @test "ZeRO 3, stages and members: one rank's validation data shrinks: the others do not wait for it; the run is saved" {
