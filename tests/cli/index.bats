@@ -138,6 +138,8 @@ END
     assert_equal "$stderr" "llm-index build: expected rows, found none"
     run -2 --separate-stderr llm-index search -x x.idx -k 4 <<< '{"embedding": [1, 2, 3]}'
     assert_equal "$stderr" "llm-index search: -k: expected at most 3 (the rows of x.idx), found 4"
+    run -0 llm-index search -x x.idx <<< '{"embedding": [1, 2, 3]}'
+    assert_equal "${#lines[@]}" 4 # a heading, and all rows, of which there are fewer than ten
     run -65 --separate-stderr llm-index search -x x.idx -k 1 <<< '{"embedding": [1, 2]}'
     assert_equal "$stderr" "llm-index search: expected queries of 3 elements (the vectors of x.idx), found 2"
     run -65 --separate-stderr llm-index search -x "$ROOT/tests/golden/formats/checkpoint.llm" <<< '{}'
