@@ -43,6 +43,20 @@ family() {
     done
 }
 
+@test "a mixture, MLA, DeepSeek-V3's layers: whole routers and latent vectors; BF16 and FP32" {
+    need_mpi
+    local small=(--set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48)
+    same_in "4 dp=2,tp=2" llm-train -c moe "${small[@]}" --set num_local_experts=5 --set router_bias=true --set router_aux_loss_coef=.5 "${of[@]}" \
+        --tensor-parts 2 -n 2 -b 4 --grad-shards 2 --checkpoint-every 1
+    jq -es 'all(.router_balance > .9 and .router_balance < 2)' ranks.log # counted once, not by each member
+    same_in "2 tp=2" llm-train -c mla "${small[@]}" --precision f32 "${of[@]}" --tensor-parts 4 -n 2 -b 4
+    jq -n '{model_type: "deepseek_v3", vocab_size: 280, hidden_size: 32, intermediate_size: 48, moe_intermediate_size: 16, num_hidden_layers: 2,
+        num_attention_heads: 4, num_key_value_heads: 4, n_routed_experts: 8, num_experts_per_tok: 2, n_shared_experts: 1, n_group: 2, topk_group: 1,
+        first_k_dense_replace: 1, kv_lora_rank: 16, q_lora_rank: 16, qk_nope_head_dim: 8, qk_rope_head_dim: 8, v_head_dim: 8,
+        max_position_embeddings: 128, num_nextn_predict_layers: 0, bos_token_id: null, eos_token_id: null}' > deepseek.json
+    same_in "4 tp=4" llm-train -c deepseek.json "${of[@]}" --tensor-parts 4 -n 2 -b 4
+}
+
 @test "the number of slices is part of the run: other bits, the same loss but for rounding; one slice is a run without the option" {
     local p
     for p in 1 2 4; do "${gpt[@]}" --precision f32 -n 2 -b 4 --tensor-parts $p -o $p.llm --log $p.log; done
@@ -81,17 +95,16 @@ family() {
         run -2 --separate-stderr "${@:2}" -n 1 -b 4 -o x.llm
         assert_equal "$stderr" "llm-train: $1"
     }
-    local parts="--tensor-parts: expected" dense="a model of attention and dense feed-forward parts, found one with"
+    local parts="--tensor-parts: expected" model="a model of attention and feed-forward parts, found one with"
     refused "$parts a divisor of the model's 4 attention heads, found 3" "${gpt[@]}" --tensor-parts 3
     refused "$parts a divisor of the model's 9 attention heads, found 2" "${gpt[@]}" --set n_embd=72 --set n_head=9 --tensor-parts 2
     refused "$parts a divisor of the model's 6 key/value heads, found 4" "${llama[@]}" --tensor-parts 4
     refused "$parts a divisor of the model's 47 channels of the feed-forward parts, found 2" "${llama[@]}" --set intermediate_size=47 --tensor-parts 2
-    refused "$parts $dense mixtures of experts (mixtral)" llm-train -c moe "${of[@]}" --tensor-parts 2
-    refused "$parts $dense latent attention (deepseek_v2)" llm-train -c mla "${of[@]}" --tensor-parts 2
-    refused "$parts $dense layers that are no attention (mamba)" llm-train -c mamba "${of[@]}" --tensor-parts 2
-    refused "$parts $dense layers that predict further (llama)" "${llama[@]}" --set num_nextn_predict_layers=1 --tensor-parts 2
+    refused "$parts a divisor of the model's 385 channels of an expert, found 2" llm-train -c moe --set intermediate_size=385 "${of[@]}" --tensor-parts 2
+    refused "$parts $model layers that are no attention (mamba)" llm-train -c mamba "${of[@]}" --tensor-parts 2
+    refused "$parts $model layers that predict further (llama)" "${llama[@]}" --set num_nextn_predict_layers=1 --tensor-parts 2
     family qwen3
-    refused "$parts $dense norms of queries and keys (qwen3)" llm-train -c qwen3.json "${of[@]}" --tensor-parts 2
+    refused "$parts $model norms of queries and keys (qwen3)" llm-train -c qwen3.json "${of[@]}" --tensor-parts 2
     refused "$parts a run without averages (--ema)" "${gpt[@]}" --tensor-parts 2 --ema .9
     refused "$parts a run without --gradients int8" "${gpt[@]}" --tensor-parts 2 --gradients int8
     refused "$parts a run without --outer" "${gpt[@]}" --tensor-parts 2 --outer diloco --replicas 2

@@ -32,9 +32,11 @@ typedef struct llm_tensor *llm_module_forward(struct llm_ctx *c, const struct ll
 /* A module that can be cut into slices (tensor/slices.h) computes slice j of n, whose parameters `m` has, or the whole module, 0 of 1. */
 typedef struct llm_tensor *llm_slice_forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x, int64_t j,
                                              int64_t n);
-/* The output of such a module: the whole one, or the sum of those of its slices. `last`: its output projection. */
-struct llm_tensor *llm_module_slices(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x,
-                                     const struct llm_linear_params *last, llm_slice_forward *forward);
+/* The output of such a module: the whole one, or the sum of those of its slices. `last`: the number of its output projection. */
+struct llm_tensor *llm_module_slices(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x, int last,
+                                     llm_slice_forward *forward);
+/* The module with slice j in place of each parameter that is cut. n_experts: of a mixture, whose list of experts is then on `acts`; else 0. */
+struct llm_module llm_module_slice(struct llm_ctx *c, const struct llm_module *m, int j, int64_t n_experts);
 #define LLM_FORWARD_DECLARED(name) llm_module_forward llm_forward_##name;
 LLM_MODULES(LLM_FORWARD_DECLARED)
 /* Calls the forward function of the module's kind (blocks.c). */

@@ -1,30 +1,36 @@
 /* Modules slice by slice, in tensor parallelism (model/forward/block.h). */
 #include "model/forward/block.h"
 #include "tensor/slices.h"
+#include "tensor/tape.h"
 
-/* The module with slice j in place of each parameter that is cut. The bias of the output is added once, to the sum. */
-static struct llm_module slice_of(const struct llm_module *m, int j, const struct llm_linear_params *last)
+static struct llm_param *slice_of(struct llm_param *p, int j)
+{
+    return p && p->slices ? &p->slices->of[j] : p;
+}
+
+struct llm_module llm_module_slice(struct llm_ctx *c, const struct llm_module *m, int j, int64_t n_experts)
 {
     struct llm_module slice = *m;
     for (size_t i = 0; i < sizeof m->p / sizeof *m->p; i++) {
-        const struct llm_linear_params *p = &m->p[i];
-        if (p->w && p->w->slices) slice.p[i].w = &p->w->slices->of[j];
-        if (p->b && p->b->slices) slice.p[i].b = &p->b->slices->of[j];
-        if (p == last) slice.p[i].b = NULL;
+        slice.p[i].w = slice_of(m->p[i].w, j);
+        slice.p[i].b = slice_of(m->p[i].b, j);
     }
+    if (m->experts) slice.experts = llm_op_alloc(c, 3 * n_experts, sizeof(struct llm_param *));
+    for (int64_t i = 0; slice.experts && i < 3 * n_experts; i++) slice.experts[i] = slice_of(m->experts[i], j);
     return slice;
 }
 
-struct llm_tensor *llm_module_slices(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x,
-                                     const struct llm_linear_params *last, llm_slice_forward *forward)
+struct llm_tensor *llm_module_slices(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x, int last,
+                                     llm_slice_forward *forward)
 {
-    const struct llm_slices *s = last->w->slices;
+    const struct llm_slices *s = m->p[last].w->slices;
     struct llm_tensor *in[LLM_MAX_SLICES], *out[LLM_MAX_SLICES];
     if (!s) return forward(c, m, p, x, 0, 1);
     llm_slices_enter(c, x, s, in);
-    for (int j = s->first; j < s->end && !llm_ctx_failed(c); j++) {
-        const struct llm_module slice = slice_of(m, j, last);
-        out[j - s->first] = forward(c, &slice, p, in[j - s->first], j, s->n);
+    for (int i = 0; i < s->end - s->first && !llm_ctx_failed(c); i++) {
+        struct llm_module slice = llm_module_slice(c, m, s->first + i, 0);
+        slice.p[last].b = NULL; /* it is added once, to the sum */
+        out[i] = forward(c, &slice, p, in[i], s->first + i, s->n);
     }
-    return llm_slices_sum(c, out, s, last->b);
+    return llm_slices_sum(c, out, s, m->p[last].b);
 }

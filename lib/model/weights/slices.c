@@ -4,9 +4,10 @@
 #include <string.h>
 #include "base/buf.h"
 
+/* Whether the matrix is the last of its block, which is cut by columns. */
 static bool is_last(const struct llm_param_spec *s)
 {
-    return s->stem == LLM_STEM_OUT || s->stem == LLM_STEM_DOWN;
+    return s->stem == LLM_STEM_OUT || s->stem == LLM_STEM_DOWN || s->stem == LLM_STEM_EXPERT_DOWN || s->stem == LLM_STEM_SHARED_DOWN;
 }
 
 /* The tables of the vocabulary. */
@@ -18,7 +19,11 @@ static bool is_table(const struct llm_param_spec *s)
 bool llm_param_spec_sliced(const struct llm_param_spec *s)
 {
     if (s->stack == LLM_STACK_MAIN && is_table(s)) return true;
-    if (s->stack != LLM_STACK_MAIN || (s->unit != LLM_UNIT_ATTENTION && s->unit != LLM_UNIT_MLP)) return false;
+    if (s->stack != LLM_STACK_MAIN || (s->unit != LLM_UNIT_ATTENTION && s->unit != LLM_UNIT_MLP && s->unit != LLM_UNIT_EXPERTS)) return false;
+    static const enum llm_stem whole[] = {LLM_STEM_ROUTER, LLM_STEM_ROUTER_BIAS, LLM_STEM_Q_A, LLM_STEM_Q_A_NORM, LLM_STEM_KV_A, LLM_STEM_KV_A_NORM};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        if (s->stem == whole[i]) return false;
+    }
     return !is_last(s) || s->piece == LLM_PIECE_WEIGHT;
 }
 
@@ -37,10 +42,18 @@ static const char *obstacle(const struct llm_config *c)
     if (c->kv_sharing > 1) return "keys that layers share";
     for (int64_t l = 0; l < c->num_hidden_layers; l++) {
         const struct llm_module_kind *mixer = llm_decoder_mixer(c, l), *ffn = llm_decoder_ffn(c, l);
-        if (mixer != &llm_module_attention) return mixer == &llm_module_mla ? "latent attention" : "layers that are no attention";
-        if (ffn && ffn != &llm_module_mlp) return "mixtures of experts";
+        if (mixer != &llm_module_attention && mixer != &llm_module_mla) return "layers that are no attention";
+        if (ffn && ffn != &llm_module_mlp && ffn != &llm_module_moe) return "other feed-forward parts";
     }
     return NULL;
+}
+
+/* Whether some layer has that feed-forward part. */
+static bool has(const struct llm_config *c, const struct llm_module_kind *ffn)
+{
+    int64_t l = 0;
+    while (l < c->num_hidden_layers && llm_decoder_ffn(c, l) != ffn) l++;
+    return l < c->num_hidden_layers;
 }
 
 int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err *e)
@@ -48,12 +61,13 @@ int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err
     const char *with = obstacle(c);
     const struct { int64_t size; const char *what; } sizes[] = {
         {c->num_attention_heads, "attention heads"}, {c->num_key_value_heads, "key/value heads"},
-        {c->intermediate_size, "channels of the feed-forward parts"}};
+        {has(c, &llm_module_mlp) ? c->intermediate_size : 0, "channels of the feed-forward parts"},
+        {has(c, &llm_module_moe) ? c->moe_intermediate_size : 0, "channels of an expert"}};
     if (n == 1) return 0;
     if (c->vocab_size < n) return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected at most the vocabulary, %lld, found %lld",
                                            (long long)c->vocab_size, (long long)n);
     if (with) {
-        return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model of attention and dense feed-forward parts, found one with %s (%s)",
+        return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model of attention and feed-forward parts, found one with %s (%s)",
                         with, c->model_type);
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

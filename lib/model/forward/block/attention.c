@@ -132,5 +132,5 @@ static struct llm_tensor *attend(struct llm_ctx *c, const struct llm_module *m, 
 
 struct llm_tensor *llm_forward_attention(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
-    return llm_module_slices(c, m, p, x, &m->p[LLM_ATTENTION_OUT], attend);
+    return llm_module_slices(c, m, p, x, LLM_ATTENTION_OUT, attend);
 }

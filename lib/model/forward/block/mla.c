@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "model/forward/block.h"
 #include "model/weights/names.h"
+#include "tensor/slices.h"
 
 #define NORM_EPS 1e-6 /* DeepSeek's models use this for the norms of latent vectors, not rms_norm_eps */
 
@@ -43,40 +44,47 @@ static int absorb(struct llm_absorbed *a, const struct llm_config *c, const stru
     return a->made ? 0 : -1;
 }
 
+/* What the heads' queries are computed from: the module's input, or its latent vector. */
+static struct llm_tensor *query_input(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
+{
+    const struct llm_config *f = p->config;
+    if (f->q_lora_rank == 0) return x;
+    struct llm_tensor *low = llm_linear(c, x, m->p[LLM_MLA_Q_A].w, m->p[LLM_MLA_Q_A].b);
+    low = llm_rmsnorm(c, low, m->p[LLM_MLA_Q_A_NORM].w, (float)NORM_EPS, 0, f->q_lora_rank);
+    return llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_LATENT, low);
+}
+
 static struct llm_tensor *queries(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
     const struct llm_config *f = p->config;
     struct llm_rope rope = *p->rope;
     rope.head_dim = f->qk_nope_head_dim + f->qk_rope_head_dim;
     rope.first = f->qk_nope_head_dim;
-    if (f->q_lora_rank > 0) {
-        struct llm_tensor *low = llm_linear(c, x, m->p[LLM_MLA_Q_A].w, m->p[LLM_MLA_Q_A].b);
-        low = llm_rmsnorm(c, low, m->p[LLM_MLA_Q_A_NORM].w, (float)NORM_EPS, 0, f->q_lora_rank);
-        x = llm_linear(c, llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_LATENT, low), m->p[LLM_MLA_Q_B].w, NULL);
-    } else {
-        x = llm_linear(c, x, m->p[LLM_MLA_Q].w, NULL);
-    }
+    x = llm_linear(c, x, m->p[f->q_lora_rank > 0 ? LLM_MLA_Q_B : LLM_MLA_Q].w, NULL);
     x = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q, x);
     return llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_ROTATED, llm_rope(c, x, p->batch->positions, &rope));
 }
 
-static struct llm_attn attention_of(struct llm_ctx *c, const struct llm_pass *p)
+/* A run of heads: those of slice j of n, or all. */
+struct heads { int64_t first, n; };
+
+static struct llm_attn attention_of(struct llm_ctx *c, const struct llm_pass *p, const struct heads *h)
 {
     const struct llm_config *f = p->config;
-    return (struct llm_attn){.n_heads = f->num_attention_heads, .n_kv_heads = f->num_attention_heads,
+    return (struct llm_attn){.n_heads = h->n, .n_kv_heads = h->n,
                              .d_k = f->qk_nope_head_dim + f->qk_rope_head_dim, .d_v = f->v_head_dim, .causal = true,
                              .scale = (float)llm_config_attention_scale(f, p->layer), .window = llm_config_window(f, p->layer),
                              .doc_start = p->batch->doc_start, .prefixes = p->batch->prefixes,
-                             .dropout = c->training ? (float)f->attn_pdrop : 0};
+                             .dropout = c->training ? (float)f->attn_pdrop : 0, .first_head = h->first};
 }
 
 /* Attention with keys and values computed for each token, for training. */
 static struct llm_tensor *expanded(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *q,
-                                   struct llm_tensor *latent, struct llm_tensor *rotated)
+                                   struct llm_tensor *latent, struct llm_tensor *rotated, const struct heads *h)
 {
     const struct llm_config *f = p->config;
-    int64_t n = f->num_attention_heads;
-    const struct llm_attn a = attention_of(c, p);
+    int64_t n = h->n;
+    const struct llm_attn a = attention_of(c, p, h);
     struct llm_tensor *kv = llm_linear(c, latent, m->p[LLM_MLA_KV_B].w, NULL);
     struct llm_tensor *k = llm_heads_join(c, llm_heads_part(c, kv, n, 0, f->qk_nope_head_dim), rotated, n, true);
     struct llm_tensor *v = llm_heads_part(c, kv, n, f->qk_nope_head_dim, f->v_head_dim);
@@ -91,12 +99,12 @@ static struct llm_tensor *expanded(struct llm_ctx *c, const struct llm_module *m
 /* Attention with absorbed matrices, for decoding: all heads share one key of kv_lora_rank + qk_rope_head_dim channels, whose first kv_lora_rank are
  * also the value. */
 static struct llm_tensor *absorbing(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *q,
-                                    struct llm_tensor *latent, struct llm_tensor *rotated)
+                                    struct llm_tensor *latent, struct llm_tensor *rotated, const struct heads *h)
 {
     const struct llm_config *f = p->config;
     const struct llm_batch *b = p->batch;
-    int64_t n = f->num_attention_heads, rank = f->kv_lora_rank;
-    struct llm_attn a = attention_of(c, p);
+    int64_t n = h->n, rank = f->kv_lora_rank;
+    struct llm_attn a = attention_of(c, p, h);
     if (llm_ctx_failed(c) || (!m->absorbed->made && absorb(m->absorbed, f, m->p[LLM_MLA_KV_B].w, c->compute, &c->err) < 0)) return &c->nothing;
     a.n_kv_heads = 1;
     a.d_k = rank + f->qk_rope_head_dim;
@@ -108,18 +116,46 @@ static struct llm_tensor *absorbing(struct llm_ctx *c, const struct llm_module *
     return llm_heads_linear(c, y, m->absorbed->value, n);
 }
 
+/* What attention by these heads adds to the module's output, with the bias of the projection if `m` has one. */
+static struct llm_tensor *attend(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *q,
+                                 struct llm_tensor *latent, struct llm_tensor *rotated, const struct heads *h)
+{
+    struct llm_tensor *y = (p->batch->seqs ? absorbing : expanded)(c, m, p, q, latent, rotated, h);
+    y = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_HEADS, y);
+    return llm_linear(c, y, m->p[LLM_MLA_OUT].w, m->p[LLM_MLA_OUT].b);
+}
+
+/* Slice by slice. The latent vectors and the rotated channels, which all heads read, are whole. */
+static struct llm_tensor *attend_slices(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x,
+                                        struct llm_tensor *latent, struct llm_tensor *rotated)
+{
+    const struct llm_slices *s = m->p[LLM_MLA_OUT].w->slices;
+    struct llm_tensor *in[LLM_MAX_SLICES], *latents[LLM_MAX_SLICES], *keys[LLM_MAX_SLICES], *out[LLM_MAX_SLICES];
+    llm_slices_enter(c, x, s, in);
+    llm_slices_enter(c, latent, s, latents);
+    llm_slices_enter(c, rotated, s, keys);
+    for (int i = 0; i < s->end - s->first && !llm_ctx_failed(c); i++) {
+        const int64_t n = p->config->num_attention_heads / s->n;
+        struct llm_module slice = llm_module_slice(c, m, s->first + i, 0);
+        slice.p[LLM_MLA_OUT].b = NULL; /* it is added once, to the sum */
+        out[i] = attend(c, &slice, p, queries(c, &slice, p, in[i]), latents[i], keys[i], &(struct heads){(s->first + i) * n, n});
+    }
+    return llm_slices_sum(c, out, s, m->p[LLM_MLA_OUT].b);
+}
+
 struct llm_tensor *llm_forward_mla(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
     const struct llm_config *f = p->config;
+    const bool whole = !m->p[LLM_MLA_OUT].w->slices;
     struct llm_rope rope = *p->rope;
     rope.head_dim = f->qk_rope_head_dim;
-    struct llm_tensor *q = queries(c, m, p, x), *low = llm_linear(c, x, m->p[LLM_MLA_KV_A].w, m->p[LLM_MLA_KV_A].b);
+    struct llm_tensor *from = query_input(c, m, p, x), *q = whole ? queries(c, m, p, from) : NULL;
+    struct llm_tensor *low = llm_linear(c, x, m->p[LLM_MLA_KV_A].w, m->p[LLM_MLA_KV_A].b);
     struct llm_tensor *latent = llm_rmsnorm(c, llm_columns(c, low, 0, f->kv_lora_rank), m->p[LLM_MLA_KV_A_NORM].w, (float)NORM_EPS, 0,
                                             f->kv_lora_rank);
     latent = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_KV_LATENT, latent);
     struct llm_tensor *rotated = llm_rope(c, llm_columns(c, low, f->kv_lora_rank, f->qk_rope_head_dim), p->batch->positions, &rope);
     rotated = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K_ROTATED, rotated);
-    struct llm_tensor *y = (p->batch->seqs ? absorbing : expanded)(c, m, p, q, latent, rotated);
-    y = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_HEADS, y);
-    return llm_linear(c, y, m->p[LLM_MLA_OUT].w, m->p[LLM_MLA_OUT].b);
+    if (!whole) return attend_slices(c, m, p, from, latent, rotated);
+    return attend(c, m, p, q, latent, rotated, &(struct heads){0, f->num_attention_heads});
 }

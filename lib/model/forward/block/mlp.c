@@ -32,5 +32,5 @@ static struct llm_tensor *feed(struct llm_ctx *c, const struct llm_module *m, co
 
 struct llm_tensor *llm_forward_mlp(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
-    return llm_module_slices(c, m, p, x, &m->p[LLM_MLP_DOWN], feed);
+    return llm_module_slices(c, m, p, x, LLM_MLP_DOWN, feed);
 }
