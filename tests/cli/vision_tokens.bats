@@ -82,6 +82,26 @@ vector() {
     done
 }
 
+@test "DINOv2 with pictures of other sizes than it was made for, as its preprocessor makes them: positions are resampled as transformers does" {
+    local m side pooling
+    for m in dinov2 dinov2_with_registers; do
+        cp -r "$V/$m" folder
+        for side in 12 17 24 33; do
+            jq --argjson n $side '.size = {height: $n, width: $n}' "$V/$m/preprocessor_config.json" > folder/preprocessor_config.json
+            for pooling in cls mean; do
+                vector folder rgb.png $pooling > got
+                jq --arg n $side --arg v $pooling '.sizes[$n][$v][]' "$V/$m/expected.json" > want
+                near_range got want 5e-6
+            done
+            llm-quantize -q -t f32 folder model.llm
+            vector model.llm rgb.png mean | cmp - got
+        done
+        jq '.size = {height: 4, width: 4}' "$V/$m/preprocessor_config.json" > folder/preprocessor_config.json
+        refused 65 "preprocessor_config.json: expected pictures of 5 to 16384 pixels a side, found 4" llm-infer -m folder --embed --image "$I/rgb.png"
+        rm -r folder
+    done
+}
+
 @test "a checkpoint and its safetensors: the same bytes, names, shapes and class" {
     local m
     shapes() { jq -S 'del(.__metadata__) | map_values(.shape) | with_entries(select(.key | test("^llm\\.|mask_token") | not) | select(.value != [1, 0, 36]))' \

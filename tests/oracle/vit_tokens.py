@@ -85,6 +85,14 @@ for number, (name, make) in enumerate(MODELS.items()):
             expected[file] = {"cls": states[0].tolist(), "last": states[-1].tolist(), "mean": states.mean(0).tolist()}
             if classes:
                 expected[file]["probabilities"] = model(pixels).logits.softmax(-1)[0].tolist()
+    if name[:6] == "dinov2":
+        picture = Image.open(os.path.join(folder, "..", "image", "rgb.png"))
+        expected["sizes"] = {}
+        for side in 12, 17, 24, 33:
+            other = ViTImageProcessorPil(size={"height": side, "width": side})
+            with torch.no_grad():
+                states = base(other(picture.convert("RGB"), return_tensors="pt")["pixel_values"].double()).last_hidden_state[0]
+            expected["sizes"][side] = {"cls": states[0].tolist(), "mean": states.mean(0).tolist()}
     if classes:
         expected["losses"] = losses(model)
     with open(os.path.join(own, "expected.json"), "w") as f:

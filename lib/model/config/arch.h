@@ -95,6 +95,9 @@ struct llm_arch {
     const char *const *unused;     /* prefixes of names of tensors that files may have and that are ignored; ends with NULL. NULL: none */
     bool transposed;               /* matrices within layers lie [in, out] in files (Conv1D) */
     bool out_bias_apart;           /* attention_bias does not apply to the output projection */
+    /* How positions of patches are resampled to the size of pictures that the folder's preprocessor makes: by four neighbours each way, or by an
+     * antialiased filter. */
+    enum { LLM_FIT_NONE, LLM_FIT_CUBIC, LLM_FIT_ANTIALIASED } fits_positions;
     bool scaled_residual;          /* the initial deviation of residual projections is multiplied by 1/sqrt(2·layers) */
     int (*declare)(struct llm_declare *d, struct llm_decoder *m); /* its parameters (model/spec/block.h) */
     /* Families that are no networks (n-grams): their weights are tables, not parameters, and they have no forward pass. */

@@ -16,6 +16,9 @@ struct llm_model *llm_open_rwkv_cpp(struct llm_model_files *files, struct llm_er
 struct llm_model *llm_open_folder(const char *folder, struct llm_err *e) LLM_MUST_CHECK;
 /* Weights `files`, called `name` in messages, whose configuration and tokenizer are in the folder: the first n bytes of `folder`. */
 struct llm_model *llm_open_in_folder(const char *folder, size_t n, struct llm_model_files *files, const char *name, struct llm_err *e) LLM_MUST_CHECK;
+/* Makes a model whose family resamples positions (llm_arch.fits_positions) one of pictures of the size that its preprocessor makes
+ * (m->preprocessor), if that is one size and another than image_size: resamples the positions of patches and sets image_size. 0 or -1. */
+int llm_model_fit_positions(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* A file that has its configuration in its metadata: .llm, or safetensors that programs here wrote. `text`: that metadata. */
 struct llm_model *llm_open_own(struct llm_model_files *files, const char *text, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -77,7 +77,7 @@ struct llm_model *llm_open_in_folder(const char *folder, size_t n, struct llm_mo
     json_decref(config);
     if (m) take_chat_template(m, folder, n);
     if (m) take_preprocessor(m, folder, n);
-    if (m && llm_sentence_read(&m->config, folder, n, e) < 0) {
+    if (m && (llm_model_fit_positions(m, e) < 0 || llm_sentence_read(&m->config, folder, n, e) < 0)) {
         llm_model_destroy(m);
         return NULL;
     }

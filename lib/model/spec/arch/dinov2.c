@@ -64,6 +64,7 @@ const struct llm_arch llm_arch_dinov2 = {
     .names = NAMES("dinov2"),
     .unused = unused,
     .out_bias_apart = true,
+    .fits_positions = LLM_FIT_CUBIC,
     .declare = llm_decoder_declare,
 };
 
@@ -78,5 +79,6 @@ const struct llm_arch llm_arch_dinov2_with_registers = {
     .names = NAMES("dinov2_with_registers"),
     .unused = unused,
     .out_bias_apart = true,
+    .fits_positions = LLM_FIT_ANTIALIASED,
     .declare = llm_decoder_declare,
 };
