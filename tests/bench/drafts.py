@@ -8,13 +8,16 @@ rates of all turns ("best"), which other work on the machine disturbs least.
 Real text: SmolLM2 copies a passage, and writes stories by chance, in which little repeats. The other rows need an exact rate of acceptance. Their models
 have TinyLlama's shape, and a smaller one, and compute in full, but answer by a table (random_models.py): each token has one that follows it. The
 smaller model is wrong about 30% of the tokens. "pass of 10.1 rows": the mean time of passes of 1, 5, 9 and 12 rows, whose drafts are all right, by that of a
-pass of one row; the text repeats itself and is its own draft. The models are made in FOLDER when absent (3 GB; numpy, gguf). Each process decodes
+pass of one row; the text repeats itself and is its own draft. The models are made in FOLDER when absent (3 GB; numpy, gguf). "next-token
+layer": a model of 30M parameters that has one (num_nextn_predict_layers=1) and has learned 60 passages (trained when absent: some six minutes of two
+quiet threads; ONLY=next-token makes no other model) writes one of them down. Each process decodes
 twice; the second time counts, as the first packs weights. With CLOCK=processor it is the processor's seconds of a process that decodes three times
 without those of one that decodes once: for a machine that does other work.
 """
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 
@@ -63,6 +66,39 @@ def models():
         subprocess.run([BIN + "/llm-quantize", "-q", "-t", "q4_k", FOLDER / "short-Q8_0.gguf", FOLDER / "short-Q4_K.gguf"], check=True)
 
 
+def passages(rng):
+    """60 passages of four sentences."""
+    parts = [part.split("|") for part in (
+        "the baker|the old sailor|a young doctor|the night watchman|my neighbour|the village teacher|a travelling painter|the miller's daughter|the captain|"
+        "the librarian",
+        "carried|opened|mended|counted|hid|polished|measured|sold|buried|drew",
+        "the silver lantern|a box of apples|the broken clock|twelve glass bottles|an iron key|the long ladder|a letter from the coast|the painted door|"
+        "three grey horses|the last map",
+        "behind the mill|under the stone bridge|near the harbour wall|in the cold cellar|at the edge of the forest|beside the river|on the market square|"
+        "above the bakery|inside the tower|across the frozen field",
+        "before the bells rang|while everybody slept|without saying a word|because winter was coming|as the rain began to fall|until the lamps went out|"
+        "so that nobody would notice|after the boats had left|when the fair was over|although the road was closed")]
+    return [" ".join(" ".join(rng.choice(part) for part in parts).capitalize() + "." for _ in range(4)) for _ in range(60)]
+
+
+def next_token_model():
+    """A model with a layer that predicts the token after the next one; trained when absent."""
+    model, text, tokenizer, tokens = (FOLDER / f"next{end}" for end in (".llm", ".txt", ".json", ".tok"))
+    if not model.exists():
+        rng = random.Random(5)
+        known = passages(rng)
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        text.write_text("".join(rng.choice(known) + "\n\n" for _ in range(6000)))
+        for target, *command in ((tokenizer, "train", "-q", "--vocab-size", "602", text), (tokens, "encode", "-T", tokenizer, text)):
+            with open(target, "wb") as out:
+                subprocess.run([BIN + "/llm-tokenize", *command], stdout=out, check=True)
+        shape = {"num_hidden_layers": 16, "hidden_size": 384, "intermediate_size": 1152, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 64,
+                 "num_nextn_predict_layers": 1}
+        subprocess.run([BIN + "/llm-train", "-q", "-c", "tiny", *(f"--set={key}={value}" for key, value in shape.items()), "-l", "128", "-b", "8", "-n", "500",
+                        "--lr", "1e-3", "-T", tokenizer, "-o", model, tokens], check=True)
+    return model
+
+
 def infer(model, line, times, tokens, options):
     """The answers to a line that is asked so many times, and the processor's seconds."""
     command = [BIN + "/llm-infer", "-q", "-j", THREADS, "-m", str(model), "--jsonl", "--parallel", "1", "-n", str(tokens), "--ignore-eos", *options]
@@ -99,7 +135,8 @@ def row(name, model, prompt, tokens, options, drafts, cost=None):
           flush=True)
 
 
-models()
+if "next-token" not in ONLY:
+    models()
 passage = ("The harbour master kept a ledger of every ship that entered: its name, its captain, the cargo it carried and the day on which it left. "
            "In the winter of that year a storm broke the mole in two places, and for nine weeks nothing larger than a rowing boat could reach the quay. "
            "Grain was hauled over the hills by mules, lamp oil grew dear, and the children of the fishermen learned to walk on the frozen salt marsh.")
@@ -107,6 +144,9 @@ if "SMOLLM2" in os.environ:
     real = os.environ["SMOLLM2"]
     row("n-gram, copies", real, f"Text: {passage}\nCopy: {passage}\nText: {passage}\nCopy:", 88, ("--temp", "0"), ("--draft-ngram",))
     row("n-gram, nothing repeats", real, "Once upon a time", 256, ("--temp", "1", "--top-k", "0"), ("--draft-ngram",))
+for depth in ("1", "3"):
+    if ONLY in (name := f"next-token layer, {depth} at a time"):
+        row(name, next_token_model(), passages(random.Random(5))[0][:60], 160, ("--temp", "0"), ("--draft-max", depth))
 row("n-gram, a table of 32,000 tokens", FOLDER / "long-Q8_0.gguf", [5], 96, ("--temp", "0"), ("--draft-ngram",))
 row("draft model, right .7", FOLDER / "long-Q8_0.gguf", [5], 96, ("--temp", "0"), ("--draft", str(FOLDER / "draft-Q8_0.gguf")))
 for kind in ("Q8_0", "Q4_K"):
