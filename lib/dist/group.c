@@ -4,12 +4,12 @@
 #include <string.h>
 #include "base/buf.h"
 
-static const uint64_t LEFT = UINT64_MAX; /* in place of a length */
+static uint64_t LEFT = UINT64_MAX; /* in place of a length; never written */
 
 struct llm_group {
     struct llm_comm *comm;          /* NULL: the other ranks are not there. Owned, as all below */
     int rank, n;
-    bool abandoned;
+    bool abandoned, said;           /* said: that this rank has left the pass */
     bool *left;                     /* [n] has said that it has left the pass */
     uint64_t *arrived, sent;        /* [n] headers */
     uint64_t *owed;                 /* [n] bytes of data that follow a header that has arrived, and have not been received */
@@ -123,17 +123,23 @@ static int discard(struct llm_group *g, int q, unsigned char *p, struct llm_err 
     return 0;
 }
 
+int llm_group_say(struct llm_group *g, struct llm_err *e)
+{
+    if (!g || !g->comm || g->said) return 0;
+    g->said = true;
+    for (int q = 0; q < g->n; q++) {
+        if (q != g->rank && post(g, q, &LEFT, sizeof LEFT, false, e) < 0) return -1;
+    }
+    return 0;
+}
+
 int llm_group_leave(struct llm_group *g, bool *abandoned, struct llm_err *e)
 {
-    uint64_t says = LEFT;
     struct llm_transfer t;
     *abandoned = false;
     if (!g || !g->comm) return 0;
     unsigned char *p = llm_alloc(LLM_COMM_BUCKET, 1, "messages", e); /* touched only if something is discarded */
-    int got = p ? 0 : -1;
-    for (int q = 0; q < g->n && got == 0; q++) {
-        if (q != g->rank) got = post(g, q, &says, sizeof says, false, e);
-    }
+    int got = p ? llm_group_say(g, e) : -1;
     for (int q = 0; q < g->n && got == 0; q++) {
         while (q != g->rank && got == 0) {
             got = discard(g, q, p, e);
@@ -146,7 +152,7 @@ int llm_group_leave(struct llm_group *g, bool *abandoned, struct llm_err *e)
     }
     if (got == 0) got = finish(g, e);
     *abandoned = g->abandoned;
-    g->abandoned = false;
+    g->abandoned = g->said = false;
     free(p);
     return got;
 }

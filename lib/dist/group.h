@@ -6,7 +6,7 @@
 
 #include "dist/comm.h"
 
-struct llm_group; /* opaque; NULL in llm_group_leave, llm_group_destroy: this rank computes alone */
+struct llm_group; /* opaque; NULL in llm_group_say, llm_group_leave, llm_group_destroy: this rank computes alone */
 
 /* A group of ranks [first, first + n) of `c`, as llm_comm_run makes it. The caller destroys it before `c` ends. NULL: see `e`. If `c` is NULL, this
  * process is rank 0 of n, and the others are not there: they send zeros, for estimates of memory and time. */
@@ -17,7 +17,10 @@ int llm_group_size(const struct llm_group *g);
 /* Within a pass. Every rank gets all parts: part r, bytes[r] long, lies at parts[r]; a rank has filled its own. -1: also if a rank has left the pass.
  * After a failure no further exchange may follow before llm_group_leave. */
 int llm_group_gather(struct llm_group *g, void *const *parts, const size_t *bytes, struct llm_err *e) LLM_MUST_CHECK;
-/* After one or several passes, whether they have failed or not: waits until all ranks have left them. *abandoned: whether an exchange failed because
+/* After one or several passes, whether they have failed or not: tells the others that this rank has left them. It then may wait for ranks outside of
+ * the group before llm_group_leave, which calls this unless it was called. */
+int llm_group_say(struct llm_group *g, struct llm_err *e) LLM_MUST_CHECK;
+/* Waits until all ranks have left the passes. *abandoned: whether an exchange failed because
  * another rank had left; then that rank knows the reason. */
 int llm_group_leave(struct llm_group *g, bool *abandoned, struct llm_err *e) LLM_MUST_CHECK;
 

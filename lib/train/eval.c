@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/signals.h"
+#include "dist/group.h"
 #include "train/stages.h"
 #include "train/trainer_internal.h"
 
@@ -38,9 +39,11 @@ static int agree_on_pass(struct llm_trainer *t, int got, struct llm_err *e)
 int llm_trainer_end_eval(struct llm_trainer *t, struct llm_err *e)
 {
     int got = -1; /* of a pass that a fault has interrupted */
-    if (!t->in_pass) return 0;
+    const bool in_pass = t->in_pass;
     t->in_pass = false;
-    return llm_trainer_leave(t, &got, e);
+    if (in_pass && llm_group_say(t->group, e) < 0) return -1;
+    if (llm_stages_end_eval(t, e) < 0) return -1;
+    return in_pass ? llm_trainer_leave(t, &got, e) : 0;
 }
 
 /* The pass of a member of a tensor-parallel group. If another member has failed, the losses do not count. */
@@ -48,7 +51,7 @@ static int run_member(struct llm_trainer *t, const struct llm_rows *rows, struct
 {
     struct llm_err problem;
     t->in_pass = true;
-    int got = t->objective->run(&t->eval_ctx, &t->task, rows, 1, t->token_loss, e);
+    int got = t->stages ? llm_stages_eval(t, rows, e) : t->objective->run(&t->eval_ctx, &t->task, rows, 1, t->token_loss, e);
     const bool failed = got < 0;
     t->in_pass = false;
     if (llm_trainer_leave(t, &got, failed ? &problem : e) < 0) return -1;
@@ -82,8 +85,8 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         part = llm_rows_part(&part, 0, (int64_t)n);
         if (part.counted == 0) continue;
         llm_share_begin_eval(&t->share);
-        if (t->stages) got = llm_stages_eval(t, &part, e);
-        else got = t->group ? run_member(t, &part, e) : t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e);
+        if (t->group) got = run_member(t, &part, e);
+        else got = t->stages ? llm_stages_eval(t, &part, e) : t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e);
         if (got < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
         llm_trainer_fold(t, &part, t->token_loss, &sum, &bytes);

@@ -57,14 +57,11 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
         if (read_pair(l, at, e) < 0) return -1;
     }
     if (llm_layout_stages(l) == 1 && l->gpipe) return llm_fail(e, LLM_EX_USAGE, "--shard: expected schedule=gpipe beside pp, found it alone");
-    if (llm_layout_stages(l) > 1 && llm_layout_members(l) > 1) {
-        return llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected tp=1, found tp=%d, which is not built", (int)l->pp, (int)l->tp);
-    }
     const bool lanes = llm_layout_lanes(l) > 1; /* whose ranks divide their moments among the replicas */
     if (l->zero < 0) l->zero = lanes;
     if (!lanes || l->zero == 1) return 0;
-    return llm_fail(e, LLM_EX_USAGE, "--shard: %s=%d: expected zero=1, found zero=%d", llm_layout_stages(l) > 1 ? "pp" : "tp",
-                    (int)llm_layout_lanes(l), (int)l->zero);
+    const bool cut = llm_layout_stages(l) > 1;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: %s=%d: expected zero=1, found zero=%d", cut ? "pp" : "tp", (int)(cut ? l->pp : l->tp), (int)l->zero);
 }
 
 int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e)

@@ -7,7 +7,6 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "cpu/profile.h"
-#include "train/stages.h"
 
 static int save_average(struct llm_loop *l, struct llm_err *e)
 {
@@ -76,7 +75,6 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
     if (got == 0 && llm_fault_check_sizes(NULL) < 0) got = 1;
     struct llm_err problem;
     if (!t->eval_agreed && llm_trainer_end_eval(t, got < 0 ? &problem : e) < 0) got = -1;
-    if (!t->eval_agreed && llm_stages_end_eval(t, got < 0 ? &problem : e) < 0) got = -1;
     if (!t->eval_agreed && llm_share_end_eval(&t->share, got < 0 ? &problem : e) < 0) got = -1;
     if (!t->eval_agreed) got = llm_trainer_agree(t, got, e);
     if (got) return got;

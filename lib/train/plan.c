@@ -166,6 +166,17 @@ static double value_at(const struct line *l, int64_t few, double layers) { retur
 
 struct measured { struct line bytes, seconds; double shared, grads, forms; int64_t few; };
 
+/* Bytes that a member of a tensor-parallel group sends to the others in a step of so many tokens: sums of hidden states, two of each layer and two of
+ * their gradients; with the vocabulary the embeddings it looks up, the tiles of each token, and the sum of the head's gradients. */
+static double sent_by_member(const struct llm_config *c, const struct llm_train_options *o, int64_t members, double tokens, double layers,
+                             bool embeds, bool heads)
+{
+    const int64_t own = o->tensor_parts / members;
+    const double others = (double)members - 1, nodes = (double)llm_tree_nodes(0, own, o->tensor_parts, NULL);
+    const double sums = nodes * (layers * (o->checkpoint_every > 0 ? 6 : 4) + heads) + (embeds ? 1 / (double)members : 0);
+    return 4 * tokens * others * (sums * (double)c->hidden_size + (heads ? (double)(2 * own + 1) : 0));
+}
+
 /* A plan of one process, whose gradients are those of lookups alone and whose `other` lacks packed forms and saves, becomes that of the stage that
  * takes most memory. */
 
@@ -175,7 +186,8 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
     const int64_t n = l->pp, dp = l->dp > 0 ? l->dp : 1, rows = o->batch * o->accumulate, shards = llm_shard_rows(dp, o->grad_shards);
     const int64_t context = o->context ? o->context : llm_config_default_context(c), own_rows = shards * llm_shard_rows(o->grad_shards, rows);
     const int64_t passes = (own_rows + o->batch - 1) / o->batch;
-    const double table = c->tie_word_embeddings ? (double)c->vocab_size * (double)c->hidden_size : 0, all = p->trained;
+    const int64_t members = llm_layout_members(l);
+    const double table = c->tie_word_embeddings ? (double)c->vocab_size * (double)c->hidden_size / (double)members : 0, all = p->trained;
     const double states = 4 * (double)(o->batch * context * c->hidden_size), own = (double)(own_rows * context * c->hidden_size);
     int64_t first[LLM_PLAN_MAX_STAGES + 1];
     struct llm_plan most = {.total = -1};
@@ -192,7 +204,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         int64_t flying = l->gpipe && !last ? passes : n - k;
         struct trained t;
         if (flying > passes) flying = passes;
-        if (count_trained(&t, c, m, o, &stage, 1, e) < 0) return -1;
+        if (count_trained(&t, c, m, o, &stage, members, e) < 0) return -1;
         const struct llm_share_size size = {t.params, t.in_layers, t.largest};
         const struct llm_share_cost shared = llm_share_cost(dp, l, o, &size);
         struct llm_plan s = *p;
@@ -201,11 +213,12 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         s.moments = t.moments / (double)dp;
         const double outside = value_at(&of->bytes, of->few, 0) - of->shared - of->grads; /* of layers */
         s.activations = (double)flying * (layers * of->bytes.each + of->shared + 2 * states) + of->grads + (last && outside > 0 ? outside : 0);
-        s.other = p->other + shared.staging + of->forms * t.params / all;
+        s.other = p->other + shared.staging + of->forms * (double)members * t.params / all;
         const double stored = 4 * all + p->moments, saving = (k == 0 ? 4 * (all - t.params) : 0) + llm_frames_memory(stored, t.frames);
         s.other += saving > s.activations ? saving - s.activations : 0;
         s.nodes = dp > 1 ? (double)shared.nodes : 0;
         s.sent = shared.sent + 4 * own * ((k > 0) + !last) + 4 * copy * (double)shards;
+        if (members > 1) s.sent += sent_by_member(c, o, members, own / (double)c->hidden_size, layers, k == 0, last);
         s.total = s.weights + s.gradients + s.moments + s.averages + s.activations + s.other;
         p->stages[k].layers = stage.end - stage.first;
         p->stages[k].bytes = s.total;
@@ -280,14 +293,12 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         two.seconds *= own;
     }
     if (o->tensor_parts > 1) collected = 4 * whole.sliced; /* while the model is described */
-    if (members > 1) {
-        const int64_t exchanges = c->num_hidden_layers * (o->checkpoint_every > 0 ? 6 : 4), slices = o->tensor_parts;
+    if (members > 1 && !cut) {
         const int64_t parts = llm_train_options_parts(o);
-        const double own = tokens * (double)llm_shard_rows(ranks, parts) / (double)parts, others = (double)members - 1; /* a rank's tokens */
-        const double sums = (double)(exchanges + 1) * (double)llm_tree_nodes(0, slices / members, slices, NULL); /* of hidden states */
+        const double own = tokens * (double)llm_shard_rows(ranks, parts) / (double)parts; /* a rank's tokens */
         p->ranks = (double)(ranks * members);
         p->nodes = ranks > 1 ? p->nodes : 0;
-        p->sent += 4 * own * others * (sums + 1 / (double)members) * (double)c->hidden_size + 4 * own * others * (double)(2 * slices / members + 1);
+        p->sent += sent_by_member(c, o, members, own, (double)c->num_hidden_layers, true, true);
     }
     if (o->outer != LLM_OUTER_NONE) {
         const double own = (double)llm_shard_rows(ranks, o->replicas); /* replicas of a rank, at most */
@@ -303,7 +314,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
                                     .shared = two.shared, .grads = two.grads, .forms = one.forms + steps * (two.forms - one.forms), .few = few};
         p->gradients -= shared.gradients;
         p->other += program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
-        p->ranks = (double)((l->dp > 0 ? l->dp : 1) * l->pp);
+        p->ranks = (double)((l->dp > 0 ? l->dp : 1) * llm_layout_lanes(l));
         if (plan_stages(p, c, m, o, l, &of, e) < 0) return -1;
         p->seconds = p->step_seconds * (double)o->steps;
         return 0;

@@ -21,9 +21,9 @@
  * tied embedding is at home in the first stage; the last one, which has a copy, sends the head's gradient there shard by shard (train/stages.h).
  *
  * With tensor parallelism (`tp`) the ranks of a replica have the slices of the cut matrices (tensor/slices.h), each a run of them, and all other
- * parameters whole. Rank d·tp + k is member k of replica d. What follows holds among the ranks of one member, as among those of one stage: member
- * and stage are called lanes. Gradients of whole parameters have the same bits in all lanes, and each lane moves its own copy; what is known to all
- * ranks, as norms and files, is read from the first lane's.
+ * parameters whole. Rank d·tp + k is member k of replica d; with stages, rank (d·pp + stage)·tp + k is member k of that stage. What follows holds
+ * among the ranks of one member of one stage: a lane. Gradients of whole parameters have the same bits in all members, and each moves its own copy;
+ * what is known to all ranks, as norms and files, is read from the first member's.
  *
  * With --gradients int8 shards are not added in the tree (share_int8.c). Of each 256 elements of a parameter the largest magnitude in any shard is
  * agreed upon, each shard is rounded to 127ths of it, and the integers are added, which has the same result in any order. They travel when the
@@ -76,8 +76,8 @@ struct llm_share {
     struct llm_comm *comm;          /* borrowed; NULL: one rank. Agreements, norms and what travels between steps */
     struct llm_comm *exchange, *bring; /* of the same ranks: gradients; weights of layers. NULL: one rank */
     int rank, n, zero;
-    int pp, tp;                     /* stages; members of a tensor-parallel group. One of them is 1 */
-    int lanes, lane, stage;         /* ranks of a replica, and which of them this one is; its stage, 0 of one */
+    int pp, tp;                     /* stages; members of a tensor-parallel group, which each stage has */
+    int lanes, lane, stage;         /* ranks of a replica, and which of them this one is: stage·tp + member */
     int dp, replica;                /* replicas, and this rank's. rank = replica·lanes + lane */
     int64_t *first_layer;           /* [pp + 1] of the stages; owned */
     bool int8;                      /* --gradients int8 */
@@ -90,7 +90,11 @@ struct llm_share {
         int64_t group;
         size_t first, end;          /* its cells */
         int home;                   /* the lane that has it */
-        enum llm_share_copies { LLM_SHARE_ONE, LLM_SHARE_TIED, LLM_SHARE_EVERYWHERE } copies; /* only that lane; the last stage, too; every lane */
+        enum llm_share_copies {
+            LLM_SHARE_ONE,          /* no other lane has it */
+            LLM_SHARE_TIED,         /* the same member of the last stage has it, too */
+            LLM_SHARE_EVERYWHERE    /* every member of the stage has it, of which `home` is the first */
+        } copies;
     } *params;                      /* [n_params]; owned, as all below */
     struct llm_share_cell { size_t param, from, n; int owner; } *cells; /* by group, then by parameter. owner: in the home lane; llm_share_owner */
     size_t n_cells, *listed;        /* listed [n_cells]: cells by unit */

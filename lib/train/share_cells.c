@@ -45,24 +45,26 @@ static void place_in_stage(const struct llm_share *s, const struct llm_model *m,
 {
     const struct llm_param *p = s->t[i].p;
     struct llm_share_param *at = &s->params[i];
-    if (s->pp > 1 && m->config.tie_word_embeddings && p == llm_model_head(m)) at->copies = LLM_SHARE_TIED;
-    at->home = at->group < s->n_groups || at->copies == LLM_SHARE_TIED || is_input(m, p) ? 0 : s->pp - 1;
+    const struct llm_param *whole = p->slice_of ? p->slice_of->whole : p;
+    if (s->pp > 1 && m->config.tie_word_embeddings && whole == llm_model_head(m)) at->copies = LLM_SHARE_TIED;
+    at->home = at->group < s->n_groups || at->copies == LLM_SHARE_TIED || is_input(m, whole) ? 0 : s->pp - 1;
     while (at->group < s->n_groups && p->spec->layer >= s->first_layer[at->home + 1]) at->home++;
 }
 
-/* The member that has a slice; every member has what is whole. */
+/* The member of the stage that has a slice; every member has what is whole. `home` becomes a lane. */
 static void place_in_member(const struct llm_share *s, size_t i)
 {
     const struct llm_slices *k = s->t[i].p->slice_of;
     struct llm_share_param *at = &s->params[i];
-    at->copies = k ? LLM_SHARE_ONE : LLM_SHARE_EVERYWHERE;
-    at->home = k ? (int)(s->t[i].p - k->of) / (k->n / s->tp) : 0;
+    if (!k) at->copies = LLM_SHARE_EVERYWHERE;
+    at->home = at->home * s->tp + (k ? (int)(s->t[i].p - k->of) / (k->n / s->tp) : 0);
 }
 
 /* Whether lane `lane` computes with what has this home and these copies. */
 static bool is_in(const struct llm_share *s, int home, enum llm_share_copies copies, int lane)
 {
-    return home == lane || copies == LLM_SHARE_EVERYWHERE || (copies == LLM_SHARE_TIED && lane == s->lanes - 1);
+    if (copies == LLM_SHARE_EVERYWHERE) return lane / s->tp == home / s->tp;
+    return home == lane || (copies == LLM_SHARE_TIED && lane == (s->pp - 1) * s->tp + home % s->tp);
 }
 
 bool llm_share_has(const struct llm_share *s, size_t i)
@@ -72,12 +74,12 @@ bool llm_share_has(const struct llm_share *s, size_t i)
 
 int llm_share_owner(const struct llm_share *s, const struct llm_share_cell *c)
 {
-    return c->owner + (s->params[c->param].copies == LLM_SHARE_EVERYWHERE ? s->lane : 0);
+    return c->owner + (s->params[c->param].copies == LLM_SHARE_EVERYWHERE ? s->lane % s->tp : 0);
 }
 
 int llm_share_lane(const struct llm_share *s, const struct llm_share_unit *u)
 {
-    return u->copies == LLM_SHARE_EVERYWHERE ? s->lane : u->home;
+    return u->home + (u->copies == LLM_SHARE_EVERYWHERE ? s->lane % s->tp : 0);
 }
 
 float *llm_share_own_master(const struct llm_share *s, size_t i)
@@ -87,7 +89,7 @@ float *llm_share_own_master(const struct llm_share *s, size_t i)
 
 bool llm_share_keeps(const struct llm_share *s, const struct llm_share_unit *u, int q)
 {
-    return u->copies == LLM_SHARE_EVERYWHERE ? q % s->lanes == s->lane : is_in(s, u->home, u->copies, q % s->lanes);
+    return u->copies == LLM_SHARE_EVERYWHERE ? q % s->lanes == llm_share_lane(s, u) : is_in(s, u->home, u->copies, q % s->lanes);
 }
 
 static void put_cells(struct llm_share *s, size_t param)
@@ -161,8 +163,8 @@ static int make_cells(struct llm_share *s, const struct llm_model *m, struct llm
     if (!s->cells || !s->listed || !s->units || !s->squares || !s->params) return -1;
     for (size_t i = 0; i < s->n_params; i++) {
         s->params[i].group = group_of(s, s->t[i].p);
+        place_in_stage(s, m, i);
         if (s->tp > 1) place_in_member(s, i);
-        else place_in_stage(s, m, i);
     }
     for (int64_t k = 0; k < (s->n_groups + 1) * 3 * s->lanes; k++) { /* by group, lane and copies */
         const struct llm_share_param at = {.group = k / (3 * s->lanes), .home = (int)(k / 3 % s->lanes), .copies = (enum llm_share_copies)(k % 3)};

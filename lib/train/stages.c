@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
+#include "dist/group.h"
 #include "train/share_internal.h"
 #include "train/trainer_internal.h"
 
@@ -35,8 +36,7 @@ struct llm_stages {
     size_t n_passes, passes_room, at; /* at: actions that are done, two of each pass */
     bool received, sent;          /* by the action at hand, or the evaluation */
     /* a tied embedding: the head's gradient, which the last stage sends to the first */
-    size_t tied;                  /* number of the parameter; n_params: the model has none that is trained */
-    float *head;
+    float *head;                  /* of all parameters that are tied, as this rank has them; NULL: none is */
     struct message head_sent;
     /* an evaluation */
     int64_t eval_tokens;          /* of the pass at hand; 0: none */
@@ -207,14 +207,22 @@ static int backward(struct llm_stages *p, struct slot *s, bool computes, struct 
 static int join_tied(struct llm_stages *p, struct llm_err *e)
 {
     const struct llm_share *s = &p->t->share;
-    if (p->tied == s->n_params || (p->stage > 0 && p->after >= 0)) return 0;
-    const struct llm_param *q = s->t[p->tied].p;
-    const int64_t n = llm_param_count(q);
-    if (p->stage == 0) return receive(p, s->rank + p->n - 1, q->grad, n, e);
-    if (finish(p, &p->head_sent, e) < 0) return -1;
-    memcpy(p->head, q->grad, (size_t)n * sizeof *p->head);
-    memset(q->grad, 0, (size_t)n * sizeof *q->grad);
-    return post(p, s->rank - p->n + 1, p->head, n, false, &p->head_sent, e);
+    const int others = (p->n - 1) * s->tp; /* ranks from the first stage to the last one */
+    float *to = p->head;
+    if (p->stage > 0 && p->after >= 0) return 0;
+    if (p->stage > 0 && finish(p, &p->head_sent, e) < 0) return -1;
+    for (size_t i = 0; i < s->n_params; i++) {
+        const struct llm_param *q = s->t[i].p;
+        if (s->params[i].copies != LLM_SHARE_TIED || !llm_share_has(s, i)) continue;
+        const int64_t n = llm_param_count(q);
+        if (p->stage == 0 && receive(p, s->rank + others, q->grad, n, e) < 0) return -1;
+        if (p->stage == 0) continue;
+        memcpy(to, q->grad, (size_t)n * sizeof *to);
+        memset(q->grad, 0, (size_t)n * sizeof *q->grad);
+        if (post(p, s->rank - others, to, n, false, &p->head_sent, e) < 0) return -1;
+        to += n;
+    }
+    return 0;
 }
 
 /* ---- a step ---- */
@@ -286,6 +294,7 @@ static int add_slot(struct llm_stages *p, struct llm_err *e)
         s->c->stored_share = t->ctx.stored_share;
         s->c->stored_rank = t->ctx.stored_rank;
         s->c->between = t->ctx.between;
+        s->c->group = t->ctx.group;
     }
     s->c->cut = &p->cut;
     p->slots[p->n_slots++] = s;
@@ -345,10 +354,10 @@ int llm_stages_end_eval(struct llm_trainer *t, struct llm_err *e)
     if (p->after >= 0 && !p->sent && send_ahead(p, p->eval_x, n * width(p), e) < 0) return -1;
     p->received = p->sent = false;
     for (int k = 0; k < p->n - 1 && p->after < 0; k++) {
-        if (post(p, t->share.rank - p->stage + k, t->token_loss, n, false, &p->eval_sent, e) < 0) return -1;
+        if (post(p, t->share.rank + (k - p->stage) * t->share.tp, t->token_loss, n, false, &p->eval_sent, e) < 0) return -1;
     }
     if (finish(p, &p->eval_sent, e) < 0) return -1;
-    return p->after >= 0 ? receive(p, t->share.rank - p->stage + p->n - 1, t->token_loss, n, e) : 0;
+    return p->after >= 0 ? receive(p, t->share.rank + (p->n - 1 - p->stage) * t->share.tp, t->token_loss, n, e) : 0;
 }
 
 int llm_stages_eval(struct llm_trainer *t, const struct llm_rows *rows, struct llm_err *e)
@@ -357,6 +366,7 @@ int llm_stages_eval(struct llm_trainer *t, const struct llm_rows *rows, struct l
     struct llm_err problem;
     p->eval_tokens = rows->n_rows * rows->row_len;
     const int got = t->objective->run(&t->eval_ctx, &t->task, rows, 1, t->token_loss, e);
+    if (llm_group_say(t->group, got < 0 ? &problem : e) < 0) return -1;
     return llm_stages_end_eval(t, got < 0 ? &problem : e) < 0 ? -1 : got;
 }
 
@@ -391,20 +401,21 @@ struct llm_stages *llm_stages_create(struct llm_trainer *t, struct llm_err *e)
     const struct llm_config *c = &t->model->config;
     struct llm_stages *p = llm_calloc(1, sizeof *p, "stages", e);
     if (!p) return NULL;
-    *p = (struct llm_stages){.t = t, .stage = s->stage, .n = s->pp, .gpipe = t->layout.gpipe, .tied = s->n_params};
-    p->before = p->stage > 0 ? s->rank - 1 : -1;
-    p->after = p->stage < p->n - 1 ? s->rank + 1 : -1;
+    *p = (struct llm_stages){.t = t, .stage = s->stage, .n = s->pp, .gpipe = t->layout.gpipe};
+    p->before = p->stage > 0 ? s->rank - s->tp : -1;
+    p->after = p->stage < p->n - 1 ? s->rank + s->tp : -1;
+    int64_t tied = 0;
     p->cut = (struct llm_stage){.model = t->model, .first = s->first_layer[p->stage], .end = s->first_layer[p->stage + 1], .last = p->after < 0,
                               .input = input, .output = output};
     p->tokens = t->o.batch * t->o.context;
     p->experts = c->num_experts;
     for (size_t i = 0; i < s->n_params; i++) {
-        if (s->params[i].copies == LLM_SHARE_TIED) p->tied = i;
+        if (s->params[i].copies == LLM_SHARE_TIED && llm_share_has(s, i)) tied += llm_param_count(s->t[i].p);
     }
-    const bool sends_head = p->tied < s->n_params && p->after < 0;
+    const bool sends_head = tied > 0 && p->after < 0;
     if (!(p->comm = llm_comm_twin(t->comm, e))
         || !(p->eval_x = llm_calloc((size_t)(t->eval_rows.room_tokens * width(p)), sizeof *p->eval_x, "activations of stages", e))
-        || (sends_head && !(p->head = llm_calloc((size_t)llm_param_count(s->t[p->tied].p), sizeof *p->head, "gradients of stages", e)))) {
+        || (sends_head && !(p->head = llm_calloc((size_t)tied, sizeof *p->head, "gradients of stages", e)))) {
         llm_stages_destroy(p);
         return NULL;
     }

@@ -187,8 +187,9 @@ static int run_shared(struct llm_trainer *t, struct llm_err *e)
     /* Stages must have the same rows before they exchange what is computed from them. */
     if (t->stages && (got = llm_trainer_agree(t, llm_fault_guard(take_rows, t, e), e)) != 0) return got;
     got = llm_fault_guard(run_own, t, e);
-    if (llm_trainer_leave(t, &got, got < 0 ? &problem : e) < 0) got = -1;
+    if (llm_group_say(t->group, got < 0 ? &problem : e) < 0) got = -1;
     if (t->stages && llm_stages_finish(t, got < 0 ? &problem : e) < 0) got = -1;
+    if (llm_trainer_leave(t, &got, got < 0 ? &problem : e) < 0) got = -1;
     if (llm_share_finish(&t->share, got < 0 ? &problem : e) < 0) got = -1;
     if ((got = agree_on_step(t, got, e)) != 0) return got;
     const size_t row = (size_t)t->rows.row_len * sizeof *t->token_loss, state = (size_t)t->rows.state_floats * sizeof **t->carried;

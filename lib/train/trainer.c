@@ -146,7 +146,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->ctx.stored_share = t->o.activations_share;
     t->ctx.stored_rank = t->o.activations_rank;
     if (t->share.pp > 1 && !(t->stages = llm_stages_create(t, e))) return -1;
-    if (t->share.tp > 1 && !(t->group = llm_group_create(t->comm, t->share.replica * t->share.lanes, t->share.tp, e))) return -1;
+    if (t->share.tp > 1 && !(t->group = llm_group_create(t->comm, t->share.rank - t->share.lane % t->share.tp, t->share.tp, e))) return -1;
     t->ctx.group = t->eval_ctx.group = t->group;
     if (t->comm) {
         t->ctx.between = &t->share.between;

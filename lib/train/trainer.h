@@ -102,8 +102,8 @@ bool llm_trainer_has_val(const struct llm_trainer *t);
 /* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. With zero 3, with
  * stages and with members of a group the ranks agree before each pass, and t->eval_agreed says that they have agreed on a result other than 0. */
 int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e) LLM_MUST_CHECK;
-/* After an llm_trainer_eval that a fault has interrupted, if the rank is a member of a tensor-parallel group: waits until all have left the pass.
- * 0 or -1. */
+/* After an llm_trainer_eval that a fault may have interrupted: exchanges what is left of the pass's messages between stages, and waits until the
+ * members of the rank's group have left the pass. 0 or -1. */
 int llm_trainer_end_eval(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* XXH64 of all weights (masters), so that two runs can be compared as they go. Of several ranks that keep them in parts: as of the last
  * llm_trainer_update_hash. */

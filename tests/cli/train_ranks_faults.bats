@@ -98,11 +98,15 @@ goes_on() {
     goes_on 1
     gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
     cp "$F/data.tok" data.tok
-    cp "$F/data.tok" mine.tok
-    rm -f run.llm log
-    RANK1='s|^data.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard tp=2 2> job.err &
-    data_shrink
-    goes_on 2
+    local layout n=2
+    for layout in tp=2 pp=2,tp=2; do
+        cp data.tok mine.tok
+        rm -f run.llm log
+        RANK1='s|^data.tok|mine.tok|' ranks $n ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard $layout 2> job.err &
+        data_shrink
+        goes_on 2
+        n=4
+    done
 }
 
 @test "stages: a signal at any rank, kill -9, data that shrink at one rank: as without stages" {
@@ -185,11 +189,14 @@ goes_on() {
     sentences 4000 > val # of which an evaluation takes longer than a step
     llm-tokenize encode -q -T "$F/tok.json" -o val.tok val
     gpt+=(--set n_layer=4) # more than memory is there for, so that every pass needs messages
-    for layout in zero=3 pp=3 tp=3; do
-        [[ $layout != tp=3 ]] || gpt+=(--set n_embd=48 --set n_head=3 --tensor-parts 3)
+    local n
+    for layout in zero=3 pp=3 tp=3 pp=2,tp=3; do
+        n=3
+        [[ $layout != *tp=3 ]] || gpt+=(--set n_embd=48 --set n_head=3 --tensor-parts 3)
+        [[ $layout != pp=2,* ]] || n=6
         cp val.tok mine.tok
         rm -f run.llm log
-        RANK1='s|^val.tok|mine.tok|' ranks 3 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --val val.tok --eval-every 1 --shard $layout 2> job.err &
+        RANK1='s|^val.tok|mine.tok|' ranks $n ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --val val.tok --eval-every 1 --shard $layout 2> job.err &
         data_shrink
         ranks 2 llm-train -q -j 1 --resume run.llm -n "$steps"
         "${gpt[@]}" -n "$steps" -o straight.llm --val val.tok --eval-every 1

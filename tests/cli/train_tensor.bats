@@ -57,6 +57,15 @@ family() {
     same_in "4 tp=4" llm-train -c deepseek.json "${of[@]}" --tensor-parts 4 -n 2 -b 4
 }
 
+@test "stages whose ranks divide slices: tied and untied heads, both schedules, replicas, a mixture" {
+    need_mpi
+    same_in "4 pp=2,tp=2 pp=2,tp=2,schedule=gpipe" "${gpt[@]}" --tensor-parts 4 -n 3 -b 2 --accumulate 6 --grad-shards 4 --dropout .1 --val .2 --eval-every 2 \
+        --checkpoint-every 1
+    same_in "8 dp=2,pp=2,tp=2" "${gpt[@]}" --tensor-parts 2 --precision f32 -n 2 -b 2 --accumulate 4 --grad-shards 4 --set tie_word_embeddings=false
+    same_in "4 pp=2,tp=2" llm-train -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=5 \
+        --set router_bias=true --set router_aux_loss_coef=.5 "${of[@]}" --tensor-parts 2 -n 2 -b 2 --accumulate 2
+}
+
 @test "the number of slices is part of the run: other bits, the same loss but for rounding; one slice is a run without the option" {
     local p
     for p in 1 2 4; do "${gpt[@]}" --precision f32 -n 2 -b 4 --tensor-parts $p -o $p.llm --log $p.log; done
@@ -79,7 +88,7 @@ family() {
     ranks 2 llm-train -q -j 1 --resume part.llm -n 3 --shard tp=2
     llm-train -q -j 1 --resume part.llm -n 4
     ranks 4 llm-train -q -j 1 --resume part.llm -n 5 --shard tp=4 --save-every 1
-    ranks 2 llm-train -q -j 1 --resume part.llm -n 6 --shard zero=1
+    ranks 4 llm-train -q -j 1 --resume part.llm -n 6 --shard pp=2,tp=2
     cmp straight.llm part.llm
     ranks 2 "${gpt[@]}" "${of[@]}" -n 2 --val .2 --keep-best ranks.best.llm --shard tp=2 -o ranks.safetensors
     "${gpt[@]}" "${of[@]}" -n 2 --val .2 --keep-best alone.best.llm -o alone.safetensors
@@ -115,7 +124,6 @@ family() {
     refused "$parts an objective that predicts the next token in one pass (lm, sft, prefix, fim), found dpo" "${gpt[@]}" --tensor-parts 2 --objective dpo
     refused "--coordcheck: expected a run without --tensor-parts" "${gpt[@]}" --tensor-parts 2 --coordcheck 32,64
     refused "--shard: expected a launcher that starts 2 ranks (mpirun -n 2), or a multiple, found 1 rank" "${gpt[@]}" --tensor-parts 2 --shard tp=2
-    refused "--shard: pp=2: expected tp=1, found tp=2, which is not built" "${gpt[@]}" --tensor-parts 2 --shard tp=2,pp=2
     refused "--shard: tp=2: expected zero=1, found zero=3" "${gpt[@]}" --tensor-parts 2 --shard tp=2,zero=3
     "${gpt[@]}" -n 1 -b 4 -o base.llm
     refused "$parts a model without an adapter" llm-train -q --init base.llm --adapter lora -l 24 "$F/data.tok" --tensor-parts 2
@@ -137,11 +145,11 @@ family() {
     done
     ((weights[1] < 55 * weights[0] / 100 && weights[2] < 32 * weights[0] / 100)) || fail "found: ${weights[*]}"
     ((moments[1] < 55 * moments[0] / 100 && moments[2] < 32 * moments[0] / 100)) || fail "found: ${moments[*]}"
-    for n in 2 4; do
-        layout=tp=2
-        ((n == 2)) || layout=dp=2,tp=2
-        planned=$("${gpt[@]}" --shard $layout --plan | value rank_sent_bytes)
-        ranks $n "${gpt[@]}" -n 2 --shard $layout -o x.llm --log log "$F/data.tok"
+    for layout in tp=2 dp=2,tp=2 pp=2,tp=2; do
+        n=4
+        [[ $layout != tp=2 ]] || n=2
+        planned=$("${gpt[@]}" --set tie_word_embeddings=false --shard $layout --plan | value rank_sent_bytes)
+        ranks $n "${gpt[@]}" --set tie_word_embeddings=false -n 2 --shard $layout -o x.llm --log log "$F/data.tok"
         logged=$(tail -n 1 log | jq .comm_bytes)
         awk -v planned="$planned" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
     done

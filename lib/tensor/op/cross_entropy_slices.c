@@ -207,7 +207,7 @@ struct llm_loss ce_slices(struct llm_ctx *c, struct llm_tensor *x, struct llm_pa
     for (int64_t end; w.first < tokens && !llm_ctx_failed(c); w.first = end) {
         end = ce_chunk_end(tokens, row_len, vocab, w.first);
         w.m = end - w.first;
-        if (!chunk(c, x, head, &w, &dx)) llm_in(&c->err, "'%s'", head->name);
+        if (!chunk(c, x, head, &w, &dx)) break; /* an exchange may have failed, which is no matter of the head */
     }
     if (llm_ctx_failed(c)) return (struct llm_loss){0};
     llm_arena_pop(arena, logits);
