@@ -3,13 +3,14 @@
 line of TSV for each process as it ends: instruction set, what, tokens a second, tokens a second of processor time, peak MB. Turns are collected in a
 file, of which `sum` makes ratios. On a machine that has other work the second rate is the one that counts.
 
-    GGUF=SmolLM2-135M-Instruct.Q4_1.gguf DATA=v1_sft_demo.jsonl [BIN=bin] [STEPS=4] [PEERS=f32,bf16] [LLM_ISA=avx2] python tests/bench/qlora.py >> turns.tsv
+    GGUF=SmolLM2-135M-Instruct.Q4_1.gguf DATA=v1_sft_demo.jsonl [BIN=bin] [STEPS=4] [PEERS=f32,bf16] [POLICIES=default] [LLM_ISA=avx2] \
+        python tests/bench/qlora.py >> turns.tsv
     python tests/bench/qlora.py sum turns.tsv
 
 Ours keeps the base quantised; PEFT gets it dequantised, in F32 and in BF16. Both adapt all matrices of the layers with rank 8 in rows of 512 tokens, two a
 step, in full rows (the peer sees no borders of conversations, which costs it nothing), with AdamW. The rate is tokens through the model a second, the
-median of the steps after the first; memory is the peak of the resident set. The peer is held to AVX2 where LLM_ISA says avx2, to
-AVX-512 with VNNI where it says avx512vnni.
+median of the steps after the first; memory is the peak of the resident set. The peer is held to AVX2 where LLM_ISA says avx2, to AVX-512 with VNNI where
+it says avx512vnni, and runs under each policy for threads that wait (fair.py), of which the best counts.
 """
 import collections
 import json
@@ -20,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import fair
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, CONTEXT, ROWS = int(os.environ.get("STEPS", "4")), 512, 2
@@ -84,8 +87,9 @@ def turn():
         rate, of_cpu, memory = ours(folder)
     put("ours", rate, of_cpu, memory / 1e6)
     for dtype in os.environ.get("PEERS", "f32,bf16").split(","):
-        out, memory, _ = run([sys.executable, __file__, "peer", dtype], {**os.environ, **ISAS.get(isa, {})})
-        put(dtype, *json.loads(out), memory / 1e6)
+        for policy in fair.TRIED:
+            out, memory, _ = run([sys.executable, __file__, "peer", dtype], {**fair.environment(policy), **ISAS.get(isa, {})})
+            put(f"{dtype}-{policy}", *json.loads(out), memory / 1e6)
 
 
 def summary(path):

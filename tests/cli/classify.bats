@@ -47,7 +47,7 @@ setup() {
 }
 
 @test "classes are learned, the accuracy is in the log, and llm-infer says class and probabilities" {
-    run -0 --separate-stderr "${llama[@]:0:1}" "${llama[@]:2}" -n 120 -b 16 --lr 3e-3 --val .2 --log log.jsonl -o m.llm
+    run -0 --separate-stderr without_sanitizer "${llama[@]:0:1}" "${llama[@]:2}" -n 120 -b 16 --lr 3e-3 --val .2 --log log.jsonl -o m.llm
     [[ $stderr =~ "accuracy "(1\.0000|0\.9[0-9]*) ]]
     assert_equal "$(jq -s 'map(.val_accuracy // empty) | last > .9' log.jsonl)" true
     assert_equal "$(jq -s 'map(has("bits_per_byte")) | any' log.jsonl)" false
@@ -108,7 +108,7 @@ setup() {
         for (i = 0; i < 500; i++) { a = w[int(i / 2) % 10 + 1]; b = i % 2 ? a : w[(int(i / 2) * 3 + int(i / 20)) % 10 + 1]
             printf "{\"a\": \"%s\", \"b\": \"%s\", \"same\": %s}\n", a, b, a == b ? "true" : "false" } }' > pairs.jsonl
     llm-tokenize encode -T "$F/tok.json" --pair a,b --label same -o pairs.tok pairs.jsonl
-    "${bert[@]:0:$((${#bert[@]} - 1))}" -n 250 -b 32 --lr 3e-3 --val .1 --log log.jsonl -o m.llm pairs.tok
+    without_sanitizer "${bert[@]:0:$((${#bert[@]} - 1))}" -n 250 -b 32 --lr 3e-3 --val .1 --log log.jsonl -o m.llm pairs.tok
     assert_equal "$(jq -s 'map(.val_accuracy // empty) | last > .9' log.jsonl)" true
     printf '{"prompt": "dog", "pair": "dog"}\n{"prompt": "dog", "pair": "hen"}\n' | llm-infer -m m.llm --classify --jsonl > said
     assert_equal "$(jq -r .label said | tr '\n' ' ')" "true false "

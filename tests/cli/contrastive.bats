@@ -29,8 +29,8 @@ setup() {
 }
 
 @test "one batch is learned by heart; recall is in the log, and vectors find their texts" {
-    "${bert[@]}" -n 250 -b 8 --overfit-one --lr 3e-3
-    run -0 --separate-stderr "${bert[@]:0:1}" "${bert[@]:2}" -n 300 -b 32 --lr 3e-3 --val .1 --log log.jsonl -o m.llm
+    without_sanitizer "${bert[@]}" -n 250 -b 8 --overfit-one --lr 3e-3
+    run -0 --separate-stderr without_sanitizer "${bert[@]:0:1}" "${bert[@]:2}" -n 300 -b 32 --lr 3e-3 --val .1 --log log.jsonl -o m.llm
     [[ $stderr =~ "recall_at_1 "[01]\.[0-9]+ ]]
     assert_equal "$(jq -s 'map(.val_recall_at_1 // empty) | last > .3' log.jsonl)" true
     printf '%s\n' '{"prompt":"cat with old"}' '{"prompt":"dog with red"}' '{"prompt":"the old has cat here"}' '{"prompt":"the red has dog here"}' \

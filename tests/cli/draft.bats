@@ -6,11 +6,11 @@ setup_file() {
     sentences_tokens
     small=(llm-train -q --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_nextn_predict_layers=1 -l 24
         -T "$F/tok.json" -b 4 --lr 3e-3 -n 200 --cross-document)
-    "${small[@]}" -c tiny -o "$F/plain.llm" "$F/data.tok"
-    "${small[@]}" -c tiny --set num_nextn_predict_layers=0 --set num_hidden_layers=1 -o "$F/draft.llm" "$F/data.tok"
+    without_sanitizer "${small[@]}" -c tiny -o "$F/plain.llm" "$F/data.tok"
+    without_sanitizer "${small[@]}" -c tiny --set num_nextn_predict_layers=0 --set num_hidden_layers=1 -o "$F/draft.llm" "$F/data.tok"
     llm-train -q --objective ngram --order 4 -T "$F/tok.json" -o "$F/ngram.llm" "$F/data.tok"
-    "${small[@]}" -c mla --set kv_lora_rank=16 --set qk_nope_head_dim=8 --set qk_rope_head_dim=8 --set v_head_dim=8 -o "$F/mla.llm" "$F/data.tok"
-    "${small[@]}" -c tiny --set use_sliding_window=true --set sliding_window=8 -o "$F/window.llm" "$F/data.tok"
+    without_sanitizer "${small[@]}" -c mla --set kv_lora_rank=16 --set qk_nope_head_dim=8 --set qk_rope_head_dim=8 --set v_head_dim=8 -o "$F/mla.llm" "$F/data.tok"
+    without_sanitizer "${small[@]}" -c tiny --set use_sliding_window=true --set sliding_window=8 -o "$F/window.llm" "$F/data.tok"
 }
 
 @test "the text without drafts, greedily and by chance, for every kind of cache" {

@@ -26,9 +26,9 @@ setup() {
 }
 
 @test "one batch is learned by heart, classes are learned" {
-    "${lm[@]}" --cross-document -n 250 -b 2 --overfit-one --lr 5e-3
+    without_sanitizer "${lm[@]}" --cross-document -n 250 -b 2 --overfit-one --lr 5e-3
     "${learned[@]}" -n 60 -b 8 --overfit-one --lr 3e-3
-    "${learned[@]}" -n 200 -b 16 --lr 3e-3 --val .2 --log log.jsonl -o m.llm
+    without_sanitizer "${learned[@]}" -n 200 -b 16 --lr 3e-3 --val .2 --log log.jsonl -o m.llm
     assert_equal "$(jq -s 'map(.val_accuracy // empty) | last > .9' log.jsonl)" true
     printf '{"prompt": "dog awful hen bird"}\n{"prompt": "red lovely fish cat"}\n' | llm-infer -m m.llm --classify --jsonl > said
     assert_equal "$(jq -r .label said | tr '\n' ' ')" "neg pos "

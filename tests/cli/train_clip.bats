@@ -35,7 +35,7 @@ vectors() { llm-infer -m "$1" --embed --image pairs.images; }
 
 @test "a model learns which text belongs to which picture, by either loss; texts and pictures find each other" {
     for loss in "" --sigmoid-loss; do
-        llm-train "${small[@]}" $loss -b 8 -n 100 --lr 3e-3 --val pairs.images --eval-every 100 --log log -o out.llm pairs.images
+        without_sanitizer llm-train "${small[@]}" $loss -b 8 -n 100 --lr 3e-3 --val pairs.images --eval-every 100 --log log -o out.llm pairs.images
         run -0 jq -e 'select(.val_recall_at_1) | .val_recall_at_1 == 1' log
         jq -r .text pairs.jsonl > texts
         llm-infer -m out.llm --classify --image pairs.images --labels "{}" texts > table

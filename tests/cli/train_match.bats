@@ -34,12 +34,12 @@ setup() {
 @test "the student's vectors come to be the teacher's, of texts that it has not seen, too" {
     for what in hidden embedding; do
         for loss in mse cosine; do
-            "${narrow[@]}" --match $what --match-loss $loss -b 8 -n 150 --lr 3e-3 --val .1 --log log -o m.llm "$F/data.tok"
+            without_sanitizer "${narrow[@]}" --match $what --match-loss $loss -b 8 -n 150 --lr 3e-3 --val .1 --log log -o m.llm "$F/data.tok"
             jq -es --arg loss $loss '.[0].cosine < .3 and .[-1].val_cosine > .98 and .[-1].val_loss < .[0].loss / 20
                 and ($loss == "mse" or (.[-1].loss - 1 + .[-1].cosine | fabs < 1e-6))' log
         done
     done
-    "${student[@]}" --set hidden_size=48 --match embedding -b 8 -n 150 --lr 3e-3 -o same.llm "$F/data.tok"
+    without_sanitizer "${student[@]}" --set hidden_size=48 --match embedding -b 8 -n 150 --lr 3e-3 -o same.llm "$F/data.tok"
     for m in "$F/teacher.llm" same.llm; do # of equal width nothing stands between them
         llm-infer -q -m "$m" --embed --jsonl <<< '{"prompt": "green is old and bird"}' | jq '.embedding[]' > "$(basename "$m").vector"
     done

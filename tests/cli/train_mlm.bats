@@ -18,8 +18,8 @@ setup() {
 }
 
 @test "one batch is learned by heart, and guessed better than its tokens' frequencies allow" {
-    "${new[@]}" -n 300 -b 2 --overfit-one --lr 3e-3
-    run -0 --separate-stderr llm-train "${shape[@]}" -T "$F/tok.json" --objective mlm -n 800 -b 8 --lr 3e-3 --val .1 "$F/data.tok" -o m.llm
+    without_sanitizer "${new[@]}" -n 300 -b 2 --overfit-one --lr 3e-3
+    run -0 --separate-stderr without_sanitizer llm-train "${shape[@]}" -T "$F/tok.json" --objective mlm -n 800 -b 8 --lr 3e-3 --val .1 "$F/data.tok" -o m.llm
     loss=$(grep -oE 'validation [0-9.]+' <<< "$stderr" | tail -1 | cut -d' ' -f2)
     awk -v loss="$loss" 'BEGIN { exit !(loss < 1.2) }' # ln 280 is 5.6; frequencies alone are worth 2.6
 }
@@ -34,7 +34,7 @@ setup() {
 }
 
 @test "what was trained says what stands behind a mask, and embeds" {
-    "${new[@]}" -n 500 -b 8 --lr 3e-3 -o m.llm
+    without_sanitizer "${new[@]}" -n 500 -b 8 --lr 3e-3 -o m.llm
     mask=$(zstd -dcq m.llm | head -c 20000 | grep -aoE 'mask_token_id[^0-9]*[0-9]+' | grep -oE '[0-9]+$' | sed 1q)
     [[ -n $mask ]]
     ids=($(echo -n "the red cat sees the fish" | llm-tokenize encode -T "$F/tok.json" --text))

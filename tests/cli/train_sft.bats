@@ -128,7 +128,7 @@ d<|im_end|>
 }
 
 @test "sums that were wrong are right afterwards" {
-    "${new[@]}" -n 300 -b 8 --lr 5e-3 -o m.llm "$F/sums.jsonl"
+    without_sanitizer "${new[@]}" -n 300 -b 8 --lr 5e-3 -o m.llm "$F/sums.jsonl"
     run -0 llm-infer -m m.llm --temp 0 --chat '3+1'
     assert_output 4
     run -0 llm-infer -m m.llm --temp 0 --chat '4+3'
