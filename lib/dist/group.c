@@ -7,8 +7,9 @@
 static uint64_t LEFT = UINT64_MAX; /* in place of a length; never written */
 
 struct llm_group {
+    struct llm_group_head head;
     struct llm_comm *comm;          /* NULL: the other ranks are not there. Owned, as all below */
-    int rank, n;
+    int rank;
     bool abandoned, said;           /* said: that this rank has left the pass */
     bool *left;                     /* [n] has said that it has left the pass */
     uint64_t *arrived, sent;        /* [n] headers */
@@ -30,24 +31,24 @@ void llm_group_destroy(struct llm_group *g)
     free(g);
 }
 
+static int gather(struct llm_group *g, void *const *parts, const size_t *bytes, struct llm_err *e);
+
 struct llm_group *llm_group_create(struct llm_comm *c, int first, int n, struct llm_err *e)
 {
     struct llm_group *g = llm_calloc(1, sizeof *g, "a group of ranks", e);
     if (!g) return NULL;
-    g->n = n;
+    g->head = (struct llm_group_head){n, gather};
     if (!c || (g->comm = llm_comm_run(c, first, n, e))) {
         g->rank = llm_comm_rank(g->comm);
-        g->left = llm_calloc((size_t)g->n, sizeof *g->left, "a group of ranks", e);
-        g->arrived = llm_calloc((size_t)g->n, sizeof *g->arrived, "a group of ranks", e);
-        g->owed = llm_calloc((size_t)g->n, sizeof *g->owed, "a group of ranks", e);
-        g->headers = llm_calloc((size_t)g->n, sizeof *g->headers, "a group of ranks", e);
+        g->left = llm_calloc((size_t)g->head.n, sizeof *g->left, "a group of ranks", e);
+        g->arrived = llm_calloc((size_t)g->head.n, sizeof *g->arrived, "a group of ranks", e);
+        g->owed = llm_calloc((size_t)g->head.n, sizeof *g->owed, "a group of ranks", e);
+        g->headers = llm_calloc((size_t)g->head.n, sizeof *g->headers, "a group of ranks", e);
         if (g->left && g->arrived && g->owed && g->headers) return g;
     }
     llm_group_destroy(g);
     return NULL;
 }
-
-int llm_group_size(const struct llm_group *g) { return g->n; }
 
 /* Sends or receives in messages of at most LLM_COMM_BUCKET bytes. */
 static int post(struct llm_group *g, int peer, void *p, size_t bytes, bool receives, struct llm_err *e)
@@ -75,11 +76,11 @@ static int finish(struct llm_group *g, struct llm_err *e)
 static int receive_headers(struct llm_group *g, struct llm_err *e)
 {
     size_t n = 0;
-    for (int q = 0; q < g->n; q++) {
+    for (int q = 0; q < g->head.n; q++) {
         if (q != g->rank && llm_comm_receive(g->comm, q, &g->arrived[q], sizeof *g->arrived, &g->headers[n++], e) < 0) return -1;
     }
     if (llm_comm_wait(g->comm, g->headers, n, e) < 0) return -1;
-    for (int q = 0; q < g->n; q++) {
+    for (int q = 0; q < g->head.n; q++) {
         if (q == g->rank) continue;
         if (g->arrived[q] == LEFT) g->left[q] = g->abandoned = true;
         else g->owed[q] = g->arrived[q];
@@ -87,20 +88,20 @@ static int receive_headers(struct llm_group *g, struct llm_err *e)
     return 0;
 }
 
-int llm_group_gather(struct llm_group *g, void *const *parts, const size_t *bytes, struct llm_err *e)
+static int gather(struct llm_group *g, void *const *parts, const size_t *bytes, struct llm_err *e)
 {
-    for (int q = 0; q < g->n && !g->comm; q++) {
+    for (int q = 0; q < g->head.n && !g->comm; q++) {
         if (q != g->rank) memset(parts[q], 0, bytes[q]);
     }
     if (!g->comm) return 0;
     g->sent = bytes[g->rank];
-    for (int d = 1; d < g->n; d++) {
-        const int to = (g->rank + d) % g->n;
+    for (int d = 1; d < g->head.n; d++) {
+        const int to = (g->rank + d) % g->head.n;
         if (post(g, to, &g->sent, sizeof g->sent, false, e) < 0 || post(g, to, parts[g->rank], bytes[g->rank], false, e) < 0) return -1;
     }
     if (receive_headers(g, e) < 0) return -1;
     if (g->abandoned) return llm_fail(e, LLM_EX_FAILURE, "another rank has left the pass");
-    for (int q = 0; q < g->n; q++) {
+    for (int q = 0; q < g->head.n; q++) {
         if (q == g->rank) continue;
         if (g->arrived[q] != bytes[q]) {
             return llm_fail(e, LLM_EX_FAILURE, "expected a message of %zu bytes from rank %d (%s) of the group, found %llu", bytes[q], q,
@@ -127,7 +128,7 @@ int llm_group_say(struct llm_group *g, struct llm_err *e)
 {
     if (!g || !g->comm || g->said) return 0;
     g->said = true;
-    for (int q = 0; q < g->n; q++) {
+    for (int q = 0; q < g->head.n; q++) {
         if (q != g->rank && post(g, q, &LEFT, sizeof LEFT, false, e) < 0) return -1;
     }
     return 0;
@@ -140,7 +141,7 @@ int llm_group_leave(struct llm_group *g, bool *abandoned, struct llm_err *e)
     if (!g || !g->comm) return 0;
     unsigned char *p = llm_alloc(LLM_COMM_BUCKET, 1, "messages", e); /* touched only if something is discarded */
     int got = p ? llm_group_say(g, e) : -1;
-    for (int q = 0; q < g->n && got == 0; q++) {
+    for (int q = 0; q < g->head.n && got == 0; q++) {
         while (q != g->rank && got == 0) {
             got = discard(g, q, p, e);
             if (got < 0 || g->left[q]) break;

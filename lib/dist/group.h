@@ -12,16 +12,20 @@ struct llm_group; /* opaque; NULL in llm_group_say, llm_group_leave, llm_group_d
  * process is rank 0 of n, and the others are not there: they send zeros, for estimates of memory and time. */
 struct llm_group *llm_group_create(struct llm_comm *c, int first, int n, struct llm_err *e) LLM_MUST_CHECK;
 void llm_group_destroy(struct llm_group *g);
-int llm_group_size(const struct llm_group *g);
+/* What begins a group. Operations call through it, so that programs which form no groups are not linked with MPI. */
+struct llm_group_head { int n; int (*gather)(struct llm_group *g, void *const *parts, const size_t *bytes, struct llm_err *e); };
+static inline int llm_group_size(const struct llm_group *g) { return ((const struct llm_group_head *)g)->n; }
 
 /* Within a pass. Every rank gets all parts: part r, bytes[r] long, lies at parts[r]; a rank has filled its own. -1: also if a rank has left the pass.
  * After a failure no further exchange may follow before llm_group_leave. */
-int llm_group_gather(struct llm_group *g, void *const *parts, const size_t *bytes, struct llm_err *e) LLM_MUST_CHECK;
+LLM_MUST_CHECK static inline int llm_group_gather(struct llm_group *g, void *const *parts, const size_t *bytes, struct llm_err *e)
+{
+    return ((struct llm_group_head *)g)->gather(g, parts, bytes, e);
+}
 /* After one or several passes, whether they have failed or not: tells the others that this rank has left them. It then may wait for ranks outside of
  * the group before llm_group_leave, which calls this unless it was called. */
 int llm_group_say(struct llm_group *g, struct llm_err *e) LLM_MUST_CHECK;
-/* Waits until all ranks have left the passes. *abandoned: whether an exchange failed because
- * another rank had left; then that rank knows the reason. */
+/* Waits until all ranks have left the passes. *abandoned: whether an exchange failed because another rank had left, which then knows the reason. */
 int llm_group_leave(struct llm_group *g, bool *abandoned, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -113,7 +113,7 @@ static void test_latency(void **state)
     if (n > 25 || n < 1) fail_msg("%lld", (long long)n);
 }
 
-/* How many tokens are drafted for 400 by the same model, whose drafts are all right. */
+/* How many tokens are drafted for 400 by the same model, whose drafts are all right, without those of branches. */
 static int64_t drafted(long pass, long draft)
 {
     struct llm_engine g = {0}, drafter = {0};
@@ -127,11 +127,11 @@ static int64_t drafted(long pass, long draft)
     open_engine(&costs[1], &drafter, m);
     if (llm_generate(&how, &e) != 0) fail_msg("%s", e.text);
     assert_int_equal(work.made, 400);
-    assert_int_equal(work.accepted, work.drafted);
+    assert_in_range(work.drafted - work.accepted, 0, work.made - work.accepted); /* a pass has one token of a branch, at most */
     llm_engine_release(&g);
     llm_engine_release(&drafter);
     llm_model_destroy(m);
-    return work.drafted;
+    return work.accepted;
 }
 
 static void test_depth(void **state)
