@@ -29,7 +29,7 @@ setup() {
     mkdir elsewhere
     "${wide[@]}" -o alone.llm
     for zero in 0 1 3; do
-        RANK1='s|^ranks.llm|elsewhere/ranks.llm|' ranks 3 ./rank1 "${wide[@]/-q/-v}" --shard "zero=$zero" -o ranks.llm 2> err
+        RANK1='s|^ranks.llm|elsewhere/ranks.llm|' ranks 3 ./rank1 "${wide[@]/#-q/-v}" --shard "zero=$zero" -o ranks.llm 2> err
         grep -q "^llm-train: rank 1 ([^)]*) does not see the file: rank 0 writes for it" err
         cmp alone.llm ranks.llm
         rm ranks.llm
