@@ -8,7 +8,7 @@
 int llm_classify_check(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* out [num_labels]: the probability of each class. v [hidden_size]: the text's hidden states, pooled as llm_config_pooling says (infer/embed.h). */
 int llm_classify(struct llm_engine *g, const float *v, double *out, struct llm_err *e) LLM_MUST_CHECK;
-/* out [n, num_labels]: the same of n pictures [num_channels, image_size, image_size]. 1: a signal came. */
+/* The same for a batch of images. pixels: [n, num_channels, image_size, image_size]; out: [n, num_labels]. 0, -1, or 1: interrupted by a signal. */
 int llm_classify_pictures(struct llm_engine *g, const float *pixels, int64_t n, double *out, struct llm_err *e) LLM_MUST_CHECK;
 
 /* x [n], n ≥ 1, becomes softmax(x). */

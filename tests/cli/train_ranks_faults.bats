@@ -82,20 +82,25 @@ goes_on() {
     done
 }
 
-@test "members of a group: a signal at any rank, kill -9, data that shrink at one rank: as without members" {
-    local steps
-    gpt+=(--tensor-parts 2)
-    begin 4 --shard dp=2,tp=2
+# signalled_and_killed LAYOUT: replicas of two ranks that a signal at any rank saves and ends, and one replica, of which kill -9 loses two steps at most.
+signalled_and_killed() {
+    begin 4 --shard "dp=2,$1"
     kill -TERM "${pids[3]}"
     ends 143 60
     steps=$(($(tail -n 1 log | jq .step) + 2))
     goes_on 2
-    begin 2 --save-every 2 --shard tp=2
+    begin 2 --save-every 2 --shard "$1"
     kill -9 "${pids[0]}"
     ends 137 60
     steps=$(($(tail -n 1 log | jq .step) + 2))
     rm log
     goes_on 1
+}
+
+@test "members of a group: a signal at any rank, kill -9, data that shrink at one rank: as without members" {
+    local steps
+    gpt+=(--tensor-parts 2)
+    signalled_and_killed tp=2
     gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
     cp "$F/data.tok" data.tok
     local layout n=2
@@ -112,17 +117,7 @@ goes_on() {
 @test "stages: a signal at any rank, kill -9, data that shrink at one rank: as without stages" {
     local steps
     gpt+=(--accumulate 2)
-    begin 4 --shard dp=2,pp=2
-    kill -TERM "${pids[3]}"
-    ends 143 60
-    steps=$(($(tail -n 1 log | jq .step) + 2))
-    goes_on 2
-    begin 2 --save-every 2 --shard pp=2
-    kill -9 "${pids[0]}"
-    ends 137 60
-    steps=$(($(tail -n 1 log | jq .step) + 2))
-    rm log
-    goes_on 1
+    signalled_and_killed pp=2
     gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
     cp "$F/data.tok" data.tok
     cp "$F/data.tok" mine.tok

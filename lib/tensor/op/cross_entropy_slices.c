@@ -24,7 +24,7 @@ struct work {
 /* The columns of slice j: [tile(w, j), tile(w, j + 1)) of the vocabulary. */
 static int64_t tile(const struct work *w, int64_t j)
 {
-    return j * w->vocab / w->s->n;
+    return llm_slices_row(w->s, j, w->vocab);
 }
 
 static int tile_of(const struct work *w, int64_t id)

@@ -5,22 +5,22 @@
 
 #include <string.h>
 
+/* Those of both. */
+#define KEYS \
+    LLM_KEYS_VIT, \
+    {"intermediate_size", LLM_KEY_INT, LLM_AT(intermediate_size), 1, 1 << 22, NULL, LLM_KEY_HF}, \
+    {"hidden_dropout_prob", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, LLM_KEY_HF}, \
+    {"attention_probs_dropout_prob", LLM_KEY_REAL, LLM_AT(attn_pdrop), 0, .999, NULL, LLM_KEY_HF}, \
+    {"qkv_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF}
+
 static const struct llm_config_key keys[] = {
-    LLM_KEYS_VIT,
-    {"intermediate_size", LLM_KEY_INT, LLM_AT(intermediate_size), 1, 1 << 22, NULL, LLM_KEY_HF},
-    {"hidden_dropout_prob", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, LLM_KEY_HF},
-    {"attention_probs_dropout_prob", LLM_KEY_REAL, LLM_AT(attn_pdrop), 0, .999, NULL, LLM_KEY_HF},
-    {"qkv_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF},
+    KEYS,
     LLM_KEY_END,
 };
 
 static const char *const class_words[] = {"token", "token_and_mean", "two_tokens", NULL};
 static const struct llm_config_key deit_keys[] = {
-    LLM_KEYS_VIT,
-    {"intermediate_size", LLM_KEY_INT, LLM_AT(intermediate_size), 1, 1 << 22, NULL, LLM_KEY_HF},
-    {"hidden_dropout_prob", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, LLM_KEY_HF},
-    {"attention_probs_dropout_prob", LLM_KEY_REAL, LLM_AT(attn_pdrop), 0, .999, NULL, LLM_KEY_HF},
-    {"qkv_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF},
+    KEYS,
     {"class_vector", LLM_KEY_WORD, LLM_AT(class_vector), 0, 0, class_words, LLM_KEY_OURS},
     LLM_KEY_END,
 };
