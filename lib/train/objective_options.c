@@ -3,32 +3,42 @@
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include "train/objective.h"
 
-/* An option that stands in an earlier place of the tables with the same name. */
-static bool seen_before(int objective, int option)
+/* Each name's first row, in the order of llm_objectives. Options are read for each document of a step, so the tables are searched once. */
+static struct {
+    pthread_once_t once;
+    const struct llm_objective_option *option[LLM_MAX_OBJECTIVE_OPTIONS];
+    int n;
+} rows = {.once = PTHREAD_ONCE_INIT};
+
+static bool listed(const char *name)
 {
-    const char *name = llm_objectives[objective]->options[option].name;
-    for (int k = 0; k <= objective; k++) {
-        const struct llm_objective_option *list = llm_objectives[k]->options;
-        for (int i = 0; list && list[i].name && (k < objective || i < option); i++) {
-            if (strcmp(list[i].name, name) == 0) return true;
-        }
+    for (int i = 0; i < rows.n; i++) {
+        if (strcmp(rows.option[i]->name, name) == 0) return true;
     }
     return false;
 }
 
-const struct llm_objective_option *llm_objective_option_at(int i)
+static void list_rows(void)
 {
     for (int k = 0; llm_objectives[k]; k++) {
         const struct llm_objective_option *list = llm_objectives[k]->options;
         for (int j = 0; list && list[j].name; j++) {
-            if (!seen_before(k, j) && i-- == 0) return &list[j];
+            if (listed(list[j].name)) continue;
+            assert(rows.n < LLM_MAX_OBJECTIVE_OPTIONS);
+            rows.option[rows.n++] = &list[j];
         }
     }
-    return NULL;
+}
+
+const struct llm_objective_option *llm_objective_option_at(int i)
+{
+    pthread_once(&rows.once, list_rows);
+    return i < rows.n ? rows.option[i] : NULL;
 }
 
 /* Whether two names differ at most in '_' for '-'. */
@@ -64,7 +74,6 @@ void llm_objective_values_default(struct llm_objective_values *v)
     const struct llm_objective_option *option;
     memset(v, 0, sizeof *v);
     for (int i = 0; (option = llm_objective_option_at(i)); i++) {
-        assert(i < LLM_MAX_OBJECTIVE_OPTIONS);
         if (option->type == LLM_REAL) v->v[i].r = NAN;
         else if (option->type == LLM_INT) v->v[i].i = INT64_MIN;
         else if (option->type == LLM_FLAG || option->type == LLM_CHOICE) v->v[i].word = INT_MIN;

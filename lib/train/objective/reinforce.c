@@ -246,7 +246,8 @@ static int document(const struct llm_task *t, struct llm_rows *rows, int64_t row
     rows->weighted = true;
     put_columns(rows, row, d);
     for (int64_t i = 0; i < len; i++) counted += rows->targets[at + i] >= 0;
-    for (int64_t i = 0; i < len; i++) rows->weights[at + i] = norm_of(t) == NORM_LENGTH && counted > 0 ? 1 / (float)counted : 1;
+    float weight = norm_of(t) == NORM_LENGTH && counted > 0 ? 1 / (float)counted : 1;
+    for (int64_t i = 0; i < len; i++) rows->weights[at + i] = weight;
     return 0;
 }
 
