@@ -283,7 +283,7 @@ INLINE void back_rows(const struct llm_attn_back *t, int first, int end, const i
 {
     const int units = f == PAIRS ? TILE / 2 : TILE;
     for (int r = first; r < end; r += 2)
-        for (int j = from; j < TILE; j += 2 * VN) {
+        for (int j = from; j < t->queries; j += 2 * VN) {
             struct gradients x[2][2];
             for (int i = 0; i < 4; i++) x[i / 2][i % 2] = gradients_at(t, r + i / 2, j + i % 2 * VN, kind);
             for (int i = 0; i < 2; i++) {
@@ -296,9 +296,10 @@ INLINE void back_rows(const struct llm_attn_back *t, int first, int end, const i
 
 INLINE void back_tile(const struct llm_attn_back *t, enum form f, const enum kind kind)
 {
-    back_rows(t, 0, TILE / 2, 0, f, kind);
-    if (kind != PLAIN && t->corner) back_rows(t, TILE / 2, TILE, TILE / 2, f, kind);
-    else back_rows(t, TILE / 2, TILE, 0, f, kind);
+    const int half = t->keys < TILE / 2 ? t->keys : TILE / 2;
+    back_rows(t, 0, half, 0, f, kind);
+    if (kind != PLAIN && t->corner) back_rows(t, half, t->keys, TILE / 2, f, kind);
+    else back_rows(t, half, t->keys, 0, f, kind);
 }
 
 INLINE void back(const struct llm_attn_back *t, enum form f)

@@ -135,6 +135,17 @@ INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t ro
         for (int s = 0; s < STEPS; s++) step(t->a + i + s, stride, b + s * PANEL, panel, rows, panels, sum);
     }
     for (; i < t->length; i++, b += PANEL) step(t->a + i, stride, b, panel, rows, panels, sum);
+    if (g->n - column >= panels * PANEL && !t->bias) {
+        LLM_UNROLL
+        for (int r = 0; r < rows; r++) {
+            LLM_UNROLL
+            for (int v = 0; v < panels * VECTORS; v++) {
+                float *at = c + r * g->ldc + v * VN;
+                v_store(at, t->load ? v_add(v_load(at), sum[r][v]) : sum[r][v]);
+            }
+        }
+        return;
+    }
     for (int r = 0; r < rows; r++, c += g->ldc)
         for (int v = 0; v < panels * VECTORS && column + v * VN < g->n; v++) {
             size_t left = (size_t)(g->n - column - v * VN);

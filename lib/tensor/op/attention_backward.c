@@ -82,6 +82,12 @@ static float *layout(const struct backward *b, struct space *w, int64_t blocks, 
     return at;
 }
 
+/* Of the `left` queries or keys from a block's or a tile's first one on, the rows that products compute: what lies beyond them is zeros. */
+static int64_t computed(const struct attn_op *op, int64_t left)
+{
+    return attn_min(ATTN_TILE, attn_blocks(left, op->math->edge) * op->math->edge);
+}
+
 /* Packs the queries of block `block` of one head into their four forms. w: the memory of the whole work item, whose first block is `first`. */
 static void pack_queries(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, int64_t block,
                          int64_t first, const struct space *w)
@@ -90,15 +96,16 @@ static void pack_queries(const struct backward *b, const struct attn_job *j, con
     const struct llm_attn *a = &op->a;
     struct sizes z = sizes_of(op);
     int64_t at = block * ATTN_TILE, n = attn_min(ATTN_TILE, doc->n_queries - at), slot = block - first, head = j->head + g;
+    const int64_t width = computed(op, n);
     const float *q = j->q + at * j->ldq + g * a->d_k, *d_out = b->d_out + (doc->query + at) * b->ldd + head * a->d_v;
     int64_t more = attn_max(0, attn_min(ATTN_TILE, doc->n_queries - at - ATTN_TILE));
     attn_prefetch(q + ATTN_TILE * j->ldq, j->ldq, more, a->d_k);
     attn_prefetch(d_out + ATTN_TILE * b->ldd, b->ldd, more, a->d_v);
-    op->math->pack_bt(w->q_t + slot * z.units_k * ATTN_TILE, ATTN_TILE, q, j->ldq, n, a->d_k);
-    op->math->pack_bt(w->o_t + slot * z.units_v * ATTN_TILE, ATTN_TILE, d_out, b->ldd, n, a->d_v);
-    op->math->pack_b(w->q_b + slot * z.units_tile * z.dk, z.dk, q, j->ldq, n, a->d_k, ATTN_TILE);
-    op->math->pack_b(w->o_b + slot * z.units_tile * z.dv, z.dv, d_out, b->ldd, n, a->d_v, ATTN_TILE);
-    for (int64_t i = 0; i < ATTN_TILE; i++) {
+    op->math->pack_bt(w->q_t + slot * z.units_k * ATTN_TILE, width, q, j->ldq, n, a->d_k);
+    op->math->pack_bt(w->o_t + slot * z.units_v * ATTN_TILE, width, d_out, b->ldd, n, a->d_v);
+    op->math->pack_b(w->q_b + slot * z.units_tile * z.dk, z.dk, q, j->ldq, n, a->d_k, width);
+    op->math->pack_b(w->o_b + slot * z.units_tile * z.dv, z.dv, d_out, b->ldd, n, a->d_v, width);
+    for (int64_t i = 0; i < width; i++) {
         int64_t to = slot * ATTN_TILE + i, from = (doc->query + at + i) * a->n_heads + head;
         w->m[to] = i < n ? op->stats[2 * from] : 0;
         w->inv_l[to] = i < n ? op->stats[2 * from + 1] : 0;
@@ -123,20 +130,20 @@ static void pack_keys(const struct attn_op *op, const struct attn_job *j, int64_
 {
     const struct llm_attn *a = &op->a;
     struct sizes z = sizes_of(op);
-    int64_t at = tile * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at);
+    int64_t at = tile * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at), rows = computed(op, n);
     const float *k = j->keys.k + at * j->keys.ldk, *v = j->keys.v + at * j->keys.ldv;
     int64_t more = attn_max(0, attn_min(ATTN_TILE, j->keys.n - at - ATTN_TILE));
     attn_prefetch(k + ATTN_TILE * j->keys.ldk, j->keys.ldk, more, a->d_k);
     attn_prefetch(v + ATTN_TILE * j->keys.ldv, j->keys.ldv, more, a->d_v);
-    if (n < ATTN_TILE) { /* keys that the last tile lacks */
-        memset(w->k_a, 0, (size_t)(ATTN_TILE * z.units_k) * sizeof(float));
-        memset(w->v_a, 0, (size_t)(ATTN_TILE * z.units_v) * sizeof(float));
+    if (n < rows) { /* keys that the last tile lacks */
+        memset(w->k_a, 0, (size_t)(rows * z.units_k) * sizeof(float));
+        memset(w->v_a, 0, (size_t)(rows * z.units_v) * sizeof(float));
     }
     op->math->pack_a(w->k_a, z.units_k, k, j->keys.ldk, n, a->d_k);
     op->math->pack_a(w->v_a, z.units_v, v, j->keys.ldv, n, a->d_v);
-    op->math->pack_at(w->k_at, z.units_tile, k, j->keys.ldk, n, a->d_k, ATTN_TILE);
-    memset(w->dk, 0, (size_t)(ATTN_TILE * z.dk) * sizeof(float));
-    memset(w->dv, 0, (size_t)(ATTN_TILE * z.dv) * sizeof(float));
+    op->math->pack_at(w->k_at, z.units_tile, k, j->keys.ldk, n, a->d_k, rows);
+    memset(w->dk, 0, (size_t)(rows * z.dk) * sizeof(float));
+    memset(w->dv, 0, (size_t)(rows * z.dv) * sizeof(float));
 }
 
 /* Sets masks, bias and dropout of a transposed tile. */
@@ -149,7 +156,9 @@ static void set_tile(const struct backward *b, const struct attn_job *j, int64_t
     t->bias = w->bias;
     t->keep = w->keep;
     t->d_score = w->d_score;
-    for (int64_t r = 0; !t->full && r < ATTN_TILE; r++) {
+    t->keys = (int)computed(b->op, j->keys.n - key0);
+    t->queries = (int)computed(b->op, n_queries);
+    for (int64_t r = 0; !t->full && r < t->keys; r++) {
         int64_t key = key0 + r, first = 0, last = key < j->keys.n ? n_queries : 0;
         if (key >= j->prefix) {
             if (a->causal) first = attn_max(first, key - query0);
@@ -177,7 +186,7 @@ static void add_bias_gradient(const struct backward *b, const struct attn_docume
     const struct llm_attn *a = &b->op->a;
     int64_t width = 2 * a->rel_max - 1, partial = doc->grad_block + block * ATTN_TILE / LLM_FOLD;
     float *sum = b->d_bias + (partial * a->n_heads + head) * width;
-    for (int64_t r = 0; r < ATTN_TILE; r++)
+    for (int64_t r = 0; r < t->keys; r++)
         for (int64_t i = t->full ? 0 : t->first[r]; i < (t->full ? ATTN_TILE : t->last[r]); i++) {
             int64_t d = attn_max(-(a->rel_max - 1), attn_min(a->rel_max - 1, (tile - block) * ATTN_TILE + r - i));
             sum[d + a->rel_max - 1] += t->d_score[r * ATTN_TILE + i];
@@ -187,8 +196,8 @@ static void add_bias_gradient(const struct backward *b, const struct attn_docume
 /* Whether no query of the block's first half sees a key of the tile's second half, and the kernels can leave that corner out. */
 static bool corner_unseen(const struct attn_op *op, const struct llm_attn_back *t)
 {
-    bool unseen = !t->full && op->math->edge <= ATTN_TILE / 2;
-    for (int r = ATTN_TILE / 2; r < ATTN_TILE && unseen; r++) unseen = t->first[r] >= ATTN_TILE / 2 || t->first[r] >= t->last[r];
+    bool unseen = !t->full && op->math->edge <= ATTN_TILE / 2 && t->keys > ATTN_TILE / 2 && t->queries > ATTN_TILE / 2;
+    for (int r = ATTN_TILE / 2; r < t->keys && unseen; r++) unseen = t->first[r] >= ATTN_TILE / 2 || t->first[r] >= t->last[r];
     return unseen;
 }
 
@@ -197,15 +206,15 @@ struct matrix { float *p; int64_t ld; };
 
 /* c[keys][n] = or += a·b with a[keys][depth] and b[depth][n]. Of the keys of the second half, the first `skip` of c's columns are not computed if
  * they are queries, and the first `skip` of the depth are left out if that is queries. */
-static void by_keys(const struct attn_op *op, struct matrix c, struct matrix a, struct matrix b, int64_t n, int64_t depth, bool queries_deep,
-                    int64_t skip)
+static void by_keys(const struct attn_op *op, struct matrix c, struct matrix a, struct matrix b, int64_t keys, int64_t n, int64_t depth,
+                    bool queries_deep, int64_t skip)
 {
-    int64_t half = skip ? ATTN_TILE / 2 : ATTN_TILE;
+    int64_t half = skip ? ATTN_TILE / 2 : keys;
     op->math->product(c.p, c.ld, a.p, a.ld, b.p, b.ld, half, n, depth, queries_deep);
     if (!skip) return;
     float *c2 = c.p + half * c.ld, *a2 = a.p + half * a.ld;
-    if (queries_deep) op->math->product(c2, c.ld, a2 + skip, a.ld, b.p + skip * b.ld, b.ld, half, n, depth - skip, true);
-    else op->math->product(c2 + skip, c.ld, a2, a.ld, b.p + skip, b.ld, half, n - skip, depth, false);
+    if (queries_deep) op->math->product(c2, c.ld, a2 + skip, a.ld, b.p + skip * b.ld, b.ld, keys - half, n, depth - skip, true);
+    else op->math->product(c2 + skip, c.ld, a2, a.ld, b.p + skip, b.ld, keys - half, n - skip, depth, false);
 }
 
 /* Processes one tile of keys with one block of queries: five products. */
@@ -220,19 +229,21 @@ static void back_tile(const struct backward *b, const struct attn_job *j, const 
     set_tile(b, j, head, tile, block, w, &t);
     t.corner = corner_unseen(op, &t);
     const int64_t skip = t.corner ? ATTN_TILE / 2 : 0;
+    const int64_t queries_deep = llm_attn_units(op->math, t.queries), keys_deep = llm_attn_units(op->math, t.keys);
     const struct matrix s = {w->s, ATTN_TILE}, dp = {w->dp, ATTN_TILE}, p = {w->p_a, z.units_tile}, ds = {w->ds_a, z.units_tile};
-    const struct matrix q_t = {w->q_t + slot * z.units_k * ATTN_TILE, ATTN_TILE}, o_t = {w->o_t + slot * z.units_v * ATTN_TILE, ATTN_TILE};
-    by_keys(op, s, (struct matrix){w->k_a, z.units_k}, q_t, ATTN_TILE, z.units_k, false, skip);
-    by_keys(op, dp, (struct matrix){w->v_a, z.units_v}, o_t, ATTN_TILE, z.units_v, false, skip);
+    const struct matrix q_t = {w->q_t + slot * z.units_k * ATTN_TILE, t.queries}, o_t = {w->o_t + slot * z.units_v * ATTN_TILE, t.queries};
+    const struct matrix q_b = {w->q_b + slot * z.units_tile * z.dk, z.dk}, o_b = {w->o_b + slot * z.units_tile * z.dv, z.dv};
+    by_keys(op, s, (struct matrix){w->k_a, z.units_k}, q_t, t.keys, t.queries, z.units_k, false, skip);
+    by_keys(op, dp, (struct matrix){w->v_a, z.units_v}, o_t, t.keys, t.queries, z.units_v, false, skip);
     op->math->back(&t);
     if (e->keys) {
-        by_keys(op, (struct matrix){w->dv, z.dv}, p, (struct matrix){w->o_b + slot * z.units_tile * z.dv, z.dv}, z.dv, z.units_tile, true, skip);
-        by_keys(op, (struct matrix){w->dk, z.dk}, ds, (struct matrix){w->q_b + slot * z.units_tile * z.dk, z.dk}, z.dk, z.units_tile, true, skip);
+        by_keys(op, (struct matrix){w->dv, z.dv}, p, o_b, t.keys, z.dv, queries_deep, true, skip);
+        by_keys(op, (struct matrix){w->dk, z.dk}, ds, q_b, t.keys, z.dk, queries_deep, true, skip);
     }
     if (e->queries) {
-        float *dq = w->dq_t + slot * z.dk * ATTN_TILE;
-        if (skip) op->math->product(dq, ATTN_TILE, w->k_at, z.units_tile, w->ds_b, ATTN_TILE, op->a.d_k, skip, z.units_tile - skip, true);
-        op->math->product(dq + skip, ATTN_TILE, w->k_at, z.units_tile, w->ds_b + skip, ATTN_TILE, op->a.d_k, ATTN_TILE - skip, z.units_tile, true);
+        float *dq = w->dq_t + slot * z.dk * ATTN_TILE, *ds_b = w->ds_b;
+        if (skip) op->math->product(dq, ATTN_TILE, w->k_at, z.units_tile, ds_b, ATTN_TILE, op->a.d_k, skip, skip, true);
+        op->math->product(dq + skip, ATTN_TILE, w->k_at, z.units_tile, ds_b + skip, ATTN_TILE, op->a.d_k, t.queries - skip, keys_deep, true);
         if (w->d_score) add_bias_gradient(b, doc, head, tile, block, &t);
     }
 }

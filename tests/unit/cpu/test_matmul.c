@@ -94,10 +94,11 @@ static void test_dx(void **state)
 
 static void test_dw(void **state)
 {
-    static const int64_t cases[][4] = {{1, 1, 1, 1}, {6, 3, 5, 7}, {40, 40, 33, 17}, {600, 300, 31, 50}, {130, 130, 64, 100}, {514, 257, 40, 48}};
+    static const int64_t cases[][4] = {{1, 1, 1, 1}, {6, 3, 5, 7}, {40, 40, 33, 17}, {600, 300, 31, 50}, {130, 130, 64, 100}, {514, 257, 40, 48},
+                                       {407, 11, 150, 70}}; /* the last: short rows */
     (void)state;
     FOR_EACH_ISA(isa)
-        for (int s = 0; s < 6; s++)
+        for (int s = 0; s < 7; s++)
             for (int c = 0; c < 3; c++) {
                 int64_t m = cases[s][0], row_len = cases[s][1], n = cases[s][2], k = cases[s][3];
                 float *dy = noisy((size_t)(m * n), 1), *x = noisy((size_t)(m * k), 2), *dw = noisy((size_t)(n * k), 3);
@@ -167,10 +168,11 @@ static void test_narrow(void **state)
 /* x that stands packed: the bits of x as floats, forward and for the weight's gradient. */
 static void test_panels(void **state)
 {
-    static const int64_t cases[][4] = {{1, 1, 1, 1}, {6, 3, 5, 7}, {40, 40, 33, 17}, {600, 300, 31, 50}, {130, 65, 64, 100}, {514, 257, 40, 48}};
+    static const int64_t cases[][4] = {{1, 1, 1, 1}, {6, 3, 5, 7}, {40, 40, 33, 17}, {600, 300, 31, 50}, {130, 65, 64, 100}, {514, 257, 40, 48},
+                                       {407, 11, 150, 70}}; /* the last: short rows */
     (void)state;
     FOR_EACH_ISA(isa)
-        for (int s = 0; s < 6; s++) {
+        for (int s = 0; s < 7; s++) {
             int64_t m = cases[s][0], row_len = cases[s][1], n = cases[s][2], k = cases[s][3];
             size_t bytes = llm_panels_bytes(m, k), y_bytes = (size_t)(m * n) * sizeof(float), w_bytes = (size_t)(n * k) * sizeof(float);
             struct llm_weight weight = {.data = noisy((size_t)(n * k), 2), .dtype = LLM_F32, .n = n, .k = k};
