@@ -3,6 +3,7 @@
 Every peer is a process of its own, which has ended before ours runs, and the other way round: threads that wait by spinning take no processor from
 anybody. A peer runs under three policies for threads that wait: its default, spinning, and sleeping. The first turn tries all of them; those within a
 tenth of the best take part in the other turns, and the best median counts. LLM_ISA binds peers, too."""
+import fnmatch
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ PYTHON = os.environ.get("PYTHON", sys.executable)
 POLICIES = {"default": {},
             "spinning": {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite", "KMP_BLOCKTIME": "infinite"},
             "sleeping": {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}}
+PEERS = os.environ.get("PEERS", "*")
 TRIED = os.environ.get("POLICIES", " ".join(POLICIES)).split()
 ISAS = {"avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
         "avxvnni": {"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
@@ -97,6 +99,7 @@ class Table:
     def compare(self, unit, mine, peers, bars, only="", share=None, threads=THREADS):
         """mine(): {row: (rate, limit, name of the limit)}; peers: {name: ask(policy)}; bars: {(row, peer name): least ratio}; share: our least share of the
         limit. Rows with `only` in their name. On one thread there is nobody to wait for: peers run under their default policy."""
+        peers = {name: ask for name, ask in peers.items() if fnmatch.fnmatchcase(name, PEERS)}
         turns, theirs, told = [], {}, {}
         policies = {name: list(TRIED) if threads != "1" else ["default"] for name in peers}
         for turn in range(ROUNDS):
