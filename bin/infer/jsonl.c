@@ -573,7 +573,7 @@ static int open_sharing(struct session *s, struct llm_prefix *x, struct llm_err 
     struct llm_kv_pool *pool = &s->engine.pool;
     if (s->a->no_sharing || !llm_prefix_possible(pool)) return 0;
     size_t bytes = s->cache_memory > 0 && (size_t)s->cache_memory < SHARED_BYTES ? (size_t)s->cache_memory : SHARED_BYTES;
-    return llm_prefix_init(x, pool, (int64_t)(bytes / pool->page_bytes) * LLM_KV_TILE, e);
+    return llm_prefix_init(x, pool, (int64_t)(bytes / pool->page_bytes), e);
 }
 
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e)

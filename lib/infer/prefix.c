@@ -19,6 +19,7 @@ struct llm_prefix_node {
     size_t n_children, room;
     struct llm_kv kv;
     int64_t from;
+    int64_t own;                /* pages that the parent does not have */
     uint64_t used;
 };
 
@@ -38,7 +39,7 @@ static struct llm_prefix_node *node_create(struct llm_prefix *x, struct llm_err 
 
 static void node_destroy(struct llm_prefix *x, struct llm_prefix_node *node)
 {
-    x->tokens -= node->kv.n - node->from;
+    x->pages -= node->own;
     x->nodes--;
     llm_kv_release(&node->kv);
     free(node->children);
@@ -71,9 +72,9 @@ int64_t llm_prefix_common(const int32_t *a, const int32_t *b, int64_t n)
     return k;
 }
 
-int llm_prefix_init(struct llm_prefix *x, struct llm_kv_pool *pool, int64_t max_tokens, struct llm_err *e)
+int llm_prefix_init(struct llm_prefix *x, struct llm_kv_pool *pool, int64_t max_pages, struct llm_err *e)
 {
-    *x = (struct llm_prefix){.pool = pool, .max_tokens = max_tokens};
+    *x = (struct llm_prefix){.pool = pool, .max_pages = max_pages};
     x->root = node_create(x, e);
     return x->root ? 0 : -1;
 }
@@ -142,19 +143,28 @@ int llm_prefix_take(struct llm_prefix *x, struct llm_kv *kv, const int32_t *ids,
     return 0;
 }
 
-/* A node without a parent yet, of the first n tokens of `kv`, which `from` tokens of another node precede. */
-static struct llm_prefix_node *node_of(struct llm_prefix *x, const struct llm_kv *kv, int64_t from, int64_t n, struct llm_err *e)
+/* How many pages of `kv` another cache does not have in the same place. */
+static int64_t pages_beside(const struct llm_kv *kv, const struct llm_kv *other)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < kv->n_pages; i++) n += i >= other->n_pages || kv->pages[i] != other->pages[i];
+    return n;
+}
+
+/* A node of the first n tokens of `kv`, the first `from` of which are those of `parent`, to which it is not linked yet. */
+static struct llm_prefix_node *node_of(struct llm_prefix *x, const struct llm_kv *kv, const struct llm_prefix_node *parent, int64_t from, int64_t n,
+                                       struct llm_err *e)
 {
     struct llm_prefix_node *node = node_create(x, e);
     if (!node) return NULL;
     if (llm_kv_fork(&node->kv, kv, e) < 0) {
-        node->from = node->kv.n;
         node_destroy(x, node);
         return NULL;
     }
     llm_kv_truncate(&node->kv, n);
     node->from = from;
-    x->tokens += n - from;
+    node->own = pages_beside(&node->kv, &parent->kv);
+    x->pages += node->own;
     return node;
 }
 
@@ -178,7 +188,7 @@ static void add_child(struct llm_prefix_node *parent, struct llm_prefix_node *ch
 /* A node of the first n tokens of `node`, between it and its parent. NULL: see `e`; the tree is as before. */
 static struct llm_prefix_node *split(struct llm_prefix *x, struct llm_prefix_node *node, int64_t n, struct llm_err *e)
 {
-    struct llm_prefix_node *middle = node_of(x, &node->kv, node->from, n, e);
+    struct llm_prefix_node *middle = node_of(x, &node->kv, node->parent, node->from, n, e);
     if (!middle) return NULL;
     if (reserve_child(middle, e) < 0) {
         node_destroy(x, middle);
@@ -186,7 +196,8 @@ static struct llm_prefix_node *split(struct llm_prefix *x, struct llm_prefix_nod
     }
     unlink_node(node);
     add_child(node->parent, middle);
-    x->tokens -= n - node->from;
+    node->own -= middle->own;
+    x->pages -= middle->own;
     node->from = n;
     add_child(middle, node);
     return middle;
@@ -198,14 +209,14 @@ int llm_prefix_put(struct llm_prefix *x, const struct llm_kv *kv, struct llm_err
     struct llm_prefix_node *at = follow(x, kv->ids, kv->n, &length);
     if (length < kv->n) { /* a beginning that is stored already ends within a node: nothing to add */
         if (length < at->kv.n) at = split(x, at, length, e);
-        struct llm_prefix_node *leaf = at && reserve_child(at, e) == 0 ? node_of(x, kv, length, kv->n, e) : NULL;
+        struct llm_prefix_node *leaf = at && reserve_child(at, e) == 0 ? node_of(x, kv, at, length, kv->n, e) : NULL;
         if (!leaf) return -1;
         add_child(at, leaf);
         at = leaf;
         x->version++;
     }
     touch(x, at);
-    llm_prefix_shrink(x, x->max_tokens);
+    llm_prefix_shrink(x, x->max_pages);
     return 0;
 }
 
@@ -231,9 +242,9 @@ bool llm_prefix_free(struct llm_prefix *x)
     return oldest != NULL;
 }
 
-void llm_prefix_shrink(struct llm_prefix *x, int64_t max_tokens)
+void llm_prefix_shrink(struct llm_prefix *x, int64_t max_pages)
 {
-    while ((x->tokens > max_tokens || x->nodes > MAX_NODES) && x->root->n_children > 0) {
+    while ((x->pages > max_pages || x->nodes > MAX_NODES) && x->root->n_children > 0) {
         struct llm_prefix_node *oldest = NULL;
         find_oldest(x->root, false, &oldest);
         remove_leaf(x, oldest);
