@@ -62,6 +62,13 @@ static int end_line(struct talk *t, struct llm_err *e)
     return llm_output_write(t->s->out, "\n", 1, e) < 0 ? -1 : llm_output_flush(t->s->out, e);
 }
 
+static void exchange(struct llm_kv *a, struct llm_kv *b)
+{
+    struct llm_kv old = *a;
+    *a = *b;
+    *b = old;
+}
+
 static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
     struct talk *t = arg;
@@ -75,10 +82,22 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     if (c->finish == LLM_FINISH_CONTEXT) note_full(t->s);
     llm_verbose("%" PRId64 " tokens kept, %" PRId64 " read in %.2f s, %" PRId64 " made in %.2f s, %s", t->kept, t->read, t->read_seconds, t->made,
                 t->made_seconds, llm_finish_names[c->finish]);
-    struct llm_kv old = t->kv;
-    t->kv = c->kv;
-    c->kv = old;
+    exchange(&t->kv, &c->kv);
     return 0;
+}
+
+/* An interrupted answer: what was read and said of it need not be computed again by the next turn. */
+static void dropped(void *arg, const struct llm_completion *c, struct llm_kv *kv)
+{
+    struct talk *t = arg;
+    int64_t kept = t->kv.n;
+    bool longer = kv->n > kept;
+    t->kept = kept;
+    t->read = c ? c->prompt.n : longer ? kv->n - kept : 0;
+    t->made = c ? c->n : 0;
+    t->read_seconds = c ? c->prompt_seconds : 0;
+    t->made_seconds = c ? c->decode_seconds : 0;
+    if (longer) exchange(&t->kv, kv);
 }
 
 /* Cuts the cache to what the conversation still begins with: a template may write earlier turns anew. One token at least is left to read.
@@ -186,7 +205,8 @@ static int check_citations(struct talk *t, struct llm_err *e)
 
 int talk_answer(struct talk *t, struct llm_err *e)
 {
-    struct llm_generate g = {.engine = &t->s->engine, .parallel = 1, .next = next, .text = text, .done = done, .arg = t};
+    struct llm_generate g = {.engine = &t->s->engine, .parallel = 1, .next = next, .text = text, .done = done, .dropped = dropped,
+                             .arg = t};
     drafts_set(t->s, &g);
     t->taken = false;
     t->reply.n = 0;

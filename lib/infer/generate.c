@@ -637,6 +637,14 @@ static int run(struct state *s)
     return status;
 }
 
+/* Offers the caches of a job that a signal ends. */
+static void drop(const struct llm_generate *g, struct job *j)
+{
+    if (!g->dropped || !j->prompt.keep_cache) return;
+    if (j->begun == 0) g->dropped(g->arg, NULL, &j->kv);
+    for (int64_t i = j->delivered; i < j->begun; i++) g->dropped(g->arg, &j->completions[i], &j->completions[i].kv);
+}
+
 int llm_generate(const struct llm_generate *g, struct llm_err *e)
 {
     struct state s = {.g = g, .e = e, .last = &s.first, .chunk = g->engine->batch < FIRST_CHUNK ? g->engine->batch : FIRST_CHUNK};
@@ -653,6 +661,7 @@ int llm_generate(const struct llm_generate *g, struct llm_err *e)
     while (s.first) {
         struct job *j = s.first;
         s.first = j->next;
+        if (status == 1) drop(g, j);
         job_destroy(j, g->drafts);
     }
     for (int i = 0; s.samplers && i < llm_pool_threads(); i++) llm_sampler_release(&s.samplers[i]);

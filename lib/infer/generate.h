@@ -154,6 +154,9 @@ struct llm_generate {
     int (*text)(void *arg, const struct llm_completion *c, const char *bytes, size_t n, struct llm_err *e);
     /* A completion has ended and all of its text was shown. It may be changed, and is freed afterwards. */
     int (*done)(void *arg, struct llm_completion *c, struct llm_err *e);
+    /* A signal was caught before this completion of a prompt with keep_cache ended: what `kv` holds of prompt and text, which the caller may take by
+     * leaving another cache of the pool in its place. `c` is NULL while the prompt is read. May be NULL. */
+    void (*dropped)(void *arg, const struct llm_completion *c, struct llm_kv *kv);
     void *arg;
     int64_t drafts;              /* maximum of tokens drafted at a time by `drafter` or of repetitions; engines that draft have their own number */
     bool repeats;                /* what the text repeats is drafted */

@@ -186,10 +186,10 @@ P
     [[ -z $stderr ]]
 }
 
-@test "--chat: at a terminal Ctrl-C ends the answer, and the program when it waits for a turn" {
+@test "--chat: at a terminal Ctrl-C ends the answer, whose cache the next turn has, and the program when it waits for a turn" {
     need_tool python3
     cat > terminal.py <<'P'
-import os, pty, select, signal, sys, time
+import os, pty, re, select, signal, sys, time
 pid, fd = pty.fork()
 if pid == 0:
     os.execvp(sys.argv[1], sys.argv[1:])
@@ -211,6 +211,12 @@ for turn in (b"Once upon\n", b"a time\n"):
     until(lambda s: len(s) > 200, "an answer")
     os.write(fd, b"\x03")
     until(lambda s: s.endswith(b"> ") and not select.select([fd], [], [], .5)[0], "its end and a prompt")
+    seen = b""
+    os.write(fd, b"/stats\n")
+    until(lambda s: s.endswith(b"> ") and b"made in" in s, "the counts of the last answer")
+    cache, kept, made = (int(re.search(what, seen)[1]) for what in (rb"cache: (\d+) tokens", rb"(\d+) tokens kept", rb"(\d+) made"))
+    if cache < made or made == 0 or (kept == 0) != (turn == b"Once upon\n"):
+        sys.exit(f"after {turn!r}: {seen!r}")
 os.write(fd, b"\x03")
 _, status = os.waitpid(pid, 0)
 sys.exit(0 if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT else f"status {status}")
