@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The comparisons with peers: rows.py GROUP..., of products, attention, training, inference, pictures, tokenising. tests/bench/all runs it and says what the environment sets.
+"""The comparisons with peers: rows.py GROUP..., of products, attention, training, inference, pictures, sentences, tokenising. tests/bench/all runs it and says what the environment sets.
 
 A line of TSV a row and peer: medians of ROUNDS alternating turns, ours / peer, limits that the same turns measured. Status 1 when a bar is missed or
 something could not be measured."""
@@ -241,6 +241,44 @@ def seen(table, folder, batch, precision):
     table.compare("pictures/s", mine, peers, {(row, name): 1.5 for name in peers})
 
 
+# ---- vectors of sentences: MiniLM ----
+
+SENTENCES = 500  # of WikiText-2's test text, 20 to 540 characters
+
+
+def sentences(table):
+    wanted = [f"MiniLM {precision}" for precision in dtypes(table) if ONLY in f"MiniLM {precision}"]
+    model, corpus = os.environ.get("MINILM"), pathlib.Path(os.environ.get("SHARED", "../shared")) / "data/corpora/wikitext-2/wiki.test.raw"
+    if wanted and not (model and corpus.is_file()):
+        table.note(f"not measured: MiniLM: expected its folder in MINILM, and {corpus} (SHARED)")
+        table.missed += 1
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        texts = pathlib.Path(folder) / "texts.jsonl"
+        found = [part.strip() for line in corpus.read_text(encoding="utf-8").split("\n") for part in line.split(" . ") if 20 <= len(part.strip()) <= 540]
+        texts.write_text("".join(json.dumps({"text": text}) + "\n" for text in found[:SENTENCES]))
+        for row in wanted:
+            embedded(table, row, model, texts)
+
+
+def embedded(table, row, model, texts):
+    """Ours: the whole process less one that embeds a single text; the peer: its `encode`."""
+    one = texts.with_name("one.jsonl")
+    one.write_text(texts.read_text().split("\n")[0] + "\n")
+
+    def seconds(path):
+        start = time.perf_counter()
+        fair.run(["llm-infer", "-q", "-m", model, "--embed", "--normalize", "--jsonl", "-j", fair.THREADS, "--precision", row.split()[-1], str(path)])
+        return time.perf_counter() - start
+
+    def mine():
+        return {row: ((SENTENCES - 1) / (seconds(texts) - seconds(one)), None, None)}
+
+    request = {"model": model, "texts": str(texts), "threads": int(fair.THREADS), "name": row}
+    table.compare("texts/s", mine, {"sentence-transformers": lambda policy: fair.peer("peer_sentences.py", request, policy)},
+                  {(row, "sentence-transformers"): 2})
+
+
 # ---- tokenising English text on one core, processor time ----
 
 TOKENIZERS = {"gpt2": "tiktoken/r50k_base.tiktoken", "llama3": "llama3/tokenizer.json"}
@@ -289,7 +327,7 @@ def main():
     table = fair.Table(sys.stdout)
     for group in sys.argv[1:]:
         {"products": products, "attention": attention, "training": training, "inference": inference, "pictures": pictures,
-         "tokenising": tokenising}[group](table)
+         "sentences": sentences, "tokenising": tokenising}[group](table)
     return table.missed > 0
 
 

@@ -60,5 +60,5 @@ END
 
 @test "tests/bench/all: a group that does not exist is named" {
     run -2 --separate-stderr env VENV="$PWD" PYTHON=python3 FOLDER="$PWD/kept" bash -c 'mkdir -p bin; ln -s "$(command -v python3)" bin/python; "$0" dancing' "$ROOT/tests/bench/all"
-    assert_equal "$stderr" "all: dancing: expected products, attention, training, inference or tokenising"
+    assert_equal "$stderr" "all: dancing: expected products, attention, training, inference, pictures, sentences or tokenising"
 }
