@@ -5,12 +5,11 @@
 #include "base/cli.h"
 #include "train/share.h"
 
-#define FORM "dp=RANKS,zero=0|1|2|3,tp=RANKS,pp=STAGES,schedule=1f1b|gpipe"
+#define FORM "dp=RANKS,zero=0|1|2|3,tp=RANKS,ep=RANKS,pp=STAGES,schedule=1f1b|gpipe"
 enum { HIGHEST_ZERO = 3 };
 
 static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
 {
-    static const char *const others[] = {"cp", "ep"};
     const char *sign = strchr(pair, '=');
     const size_t n = sign ? (size_t)(sign - pair) : 0;
     int64_t v;
@@ -35,15 +34,30 @@ static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
         l->tp = v;
         return 0;
     }
+    if (n == 2 && strncmp(pair, "ep", n) == 0 && v > 0) {
+        l->ep = v;
+        return 0;
+    }
     if (n == 4 && strncmp(pair, "zero", n) == 0) {
         l->zero = v;
         return v <= HIGHEST_ZERO ? 0 : llm_fail(e, LLM_EX_USAGE, "--shard: expected zero=0, 1, 2 or 3, found %s", pair);
     }
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (n != 2 || strncmp(pair, others[i], n) != 0) continue;
-        return v == 1 ? 0 : llm_fail(e, LLM_EX_USAGE, "--shard: expected %s=1, found %s, which is not built", others[i], pair);
+    if (n == 2 && strncmp(pair, "cp", n) == 0) {
+        return v == 1 ? 0 : llm_fail(e, LLM_EX_USAGE, "--shard: expected cp=1, found %s, which is not built", pair);
     }
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected " FORM ", found '%s'", pair);
+}
+
+static int check_experts(const struct llm_layout *l, struct llm_err *e)
+{
+    const bool cut = llm_layout_stages(l) > 1;
+    if (llm_layout_lanes(l) > 1) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected %s=1, found %s=%d", (int)l->ep, cut ? "pp" : "tp", cut ? "pp" : "tp",
+                        (int)(cut ? l->pp : l->tp));
+    }
+    if (l->zero != 1) return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected zero=1, found zero=%d", (int)l->ep, (int)l->zero);
+    if (l->dp % l->ep == 0) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep to be a divisor of dp, %d, found ep=%d", (int)l->dp, (int)l->ep);
 }
 
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
@@ -57,8 +71,9 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
         if (read_pair(l, at, e) < 0) return -1;
     }
     if (llm_layout_stages(l) == 1 && l->gpipe) return llm_fail(e, LLM_EX_USAGE, "--shard: expected schedule=gpipe beside pp, found it alone");
-    const bool lanes = llm_layout_lanes(l) > 1; /* whose ranks divide their moments among the replicas */
-    if (l->zero < 0) l->zero = lanes;
+    const bool lanes = llm_layout_lanes(l) > 1, experts = llm_layout_experts(l) > 1; /* whose ranks divide their moments among the replicas */
+    if (l->zero < 0) l->zero = lanes || experts;
+    if (experts && check_experts(l, e) < 0) return -1;
     if (!lanes || l->zero == 1) return 0;
     const bool cut = llm_layout_stages(l) > 1;
     return llm_fail(e, LLM_EX_USAGE, "--shard: %s=%d: expected zero=1, found zero=%d", cut ? "pp" : "tp", (int)(cut ? l->pp : l->tp), (int)l->zero);
@@ -66,7 +81,7 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
 
 int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e)
 {
-    const int64_t lanes = llm_layout_lanes(l), wanted = (l->dp > 0 ? l->dp : 1) * lanes;
+    const int64_t lanes = llm_layout_experts(l) * llm_layout_lanes(l), wanted = l->dp > 0 ? l->dp * llm_layout_lanes(l) : lanes;
     if (l->dp == 0 ? n_ranks % lanes == 0 : n_ranks == wanted) return 0;
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected a launcher that starts %lld ranks (mpirun -n %lld)%s, found %d rank%s", (long long)wanted,
                     (long long)wanted, l->dp == 0 ? ", or a multiple" : "", n_ranks, n_ranks == 1 ? "" : "s");

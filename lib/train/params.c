@@ -154,13 +154,23 @@ static void note_types(const struct llm_trainable *params, size_t n, int precisi
     }
 }
 
-/* Buffers for the rank's shards of a step; with replicas, which are shards of the outer step, as many as these or a step of one of them takes. */
-static int64_t shard_buffers(const struct llm_trainer *t)
+/* Buffers of parameter number i for the rank's shards of a step; with replicas, which are shards of the outer step, as many as these or a step of
+ * one of them takes. */
+static int64_t shard_buffers(const struct llm_trainer *t, size_t i)
 {
+    const int gradients = llm_share_gradients(&t->share, i);
+    if (gradients > 1) return gradients * t->share.member_buffers;
     const struct llm_shard_run run = t->share.run, within = {0, t->o.grad_shards, t->o.grad_shards};
     const int64_t n = t->share.int8 ? run.end - run.first - 1 : llm_shard_buffers(run);
     const int64_t of_replica = t->o.outer != LLM_OUTER_NONE ? llm_shard_buffers(within) : 0;
     return of_replica > n ? of_replica : n;
+}
+
+static float *make_gradient(const struct llm_trainer *t, size_t number, struct llm_err *e)
+{
+    const struct llm_param *p = t->params[number].p;
+    const size_t more = (size_t)llm_share_gradients(&t->share, number) - 1;
+    return zeroed(more * llm_shard_stride(p) + (size_t)llm_param_count(p), sizeof(float), e);
 }
 
 /* Master, gradient, moments and what else a parameter under training needs. */
@@ -181,7 +191,7 @@ static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
         p->owned = false;
         return 0;
     }
-    if (llm_share_place(&t->share, number, e) < 0 || (!p->grad && !(p->grad = zeroed(n, sizeof(float), e)))) return -1;
+    if (llm_share_place(&t->share, number, e) < 0 || (!p->grad && !(p->grad = make_gradient(t, number, e)))) return -1;
     if (!llm_share_pools_weights(&t->share, number) && make_forms(t, p, e) < 0) return -1;
     const struct llm_share_param *at = &t->share.params[number];
     const bool copy = at->copies == LLM_SHARE_TIED && at->home != t->share.lane; /* of a tied embedding, which is looked up in another stage */
@@ -189,7 +199,7 @@ static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
     int64_t tokens = llm_shard_rows(t->o.grad_shards, t->o.batch * t->o.accumulate) * t->o.context;
     if (t->o.batch_tokens > 0) tokens = t->o.batch_tokens / t->o.grad_shards + t->o.context;
     if (looked_up_too && make_lookup(p, n, tokens, e) < 0) return -1;
-    if (make_uses(m, p, e) < 0 || (t->share.zero < 2 && !copy && llm_shard_prepare(q, shard_buffers(t), e) < 0)) return -1;
+    if (make_uses(m, p, e) < 0 || (t->share.zero < 2 && !copy && llm_shard_prepare(q, shard_buffers(t, number), e) < 0)) return -1;
     double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
     const struct llm_optim *o = q->optim;
     const size_t own = llm_trainable_own(q);

@@ -32,7 +32,11 @@ static void add_state(const struct llm_trainer *t, struct sample *s)
 enum { PASSES = 2 };
 
 /* What the options train, of the whole model. */
-struct trained { double params, active, frozen_bytes, moments, frames, in_layers, largest, sliced /* of all members */; bool all, embedding; };
+struct trained {
+    double params, active, frozen_bytes, moments, frames, in_layers, largest;
+    double sliced, experts;     /* that ranks can divide: slices, of all members; experts */
+    bool all, embedding;
+};
 
 /* The layers of a stage, [first, end) of `layers`. */
 struct stage { int64_t first, end, layers; };
@@ -94,6 +98,7 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
             group += in_layer ? elements : 0;
             n->largest = group > n->largest ? group : n->largest;
             n->params += elements;
+            n->experts += llm_share_divides(s) ? elements : 0;
             n->active += elements * (s->active > 0 ? s->active : 1);
             n->moments += s->running ? 0 : 4 * elements * ((optim->m != NULL) + (optim->v != NULL));
             n->embedding |= s->stem == LLM_STEM_EMBED;
@@ -124,8 +129,8 @@ static void fit_patterns(struct llm_train_options *o, const struct llm_model *m)
     if (!trains) o->train.n = o->freeze.n = 0;
 }
 
-static int try_layers(const struct llm_config *c, const struct llm_model *of, const struct llm_train_options *o, int64_t members, int64_t layers,
-                      struct sample *s, struct llm_err *e)
+static int try_layers(const struct llm_config *c, const struct llm_model *of, const struct llm_train_options *o,
+                      const struct llm_layout *l, int64_t layers, struct sample *s, struct llm_err *e)
 {
     struct llm_config small = *c;
     struct llm_train_options options = *o;
@@ -133,7 +138,8 @@ static int try_layers(const struct llm_config *c, const struct llm_model *of, co
     options.replicas = options.inner_steps = 0;
     options.outer_lr = options.outer_momentum = -1;
     struct llm_train_data none = {0};
-    struct llm_trainer t = {.layout = {.tp = members, .zero = members > 1}};
+    const int64_t members = llm_layout_members(l), ep = llm_layout_experts(l);
+    struct llm_trainer t = {.layout = {.tp = members, .ep = ep, .zero = members > 1 || ep > 1}};
     struct llm_step_report r;
     small.num_hidden_layers = layers;
     if (options.checkpoint_every > layers) options.checkpoint_every = layers;
@@ -175,6 +181,33 @@ static double sent_by_member(const struct llm_config *c, const struct llm_train_
     const double others = (double)members - 1, nodes = (double)llm_tree_nodes(0, own, o->tensor_parts, NULL);
     const double sums = nodes * (layers * (o->checkpoint_every > 0 ? 6 : 4) + heads) + (embeds ? 1 / (double)members : 0);
     return 4 * tokens * others * (sums * (double)c->hidden_size + (heads ? (double)(2 * own + 1) : 0));
+}
+
+/* Layers whose feed-forward part is a mixture. */
+static double mixtures(const struct llm_config *c)
+{
+    double n = 0;
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) n += llm_decoder_ffn(c, l) == &llm_module_moe;
+    return n;
+}
+
+/* Bytes that a rank of a group that divides experts sends to the others in a step of so many tokens, if experts are chosen evenly: in the forward
+ * pass hidden states and outputs of slots, in the backward pass hidden states with gradients of outputs, and gradients of hidden states. */
+static double sent_to_experts(const struct llm_config *c, const struct llm_train_options *o, int64_t ep, double tokens)
+{
+    const double slots = tokens * (double)c->num_experts_per_tok * (1 - 1 / (double)ep), hidden = (double)c->hidden_size;
+    return 4 * slots * mixtures(c) * ((o->checkpoint_every > 0 ? 4 : 2) * hidden + 3 * hidden + 3);
+}
+
+/* llm_share_cost of ranks that divide experts: each has the weights of its own, and their gradients for each member of its group. */
+static struct llm_share_cost cost_with_experts(const struct trained *t, int64_t ranks, const struct llm_layout *l, const struct llm_train_options *o)
+{
+    const double layer = t->in_layers > 0 ? t->largest * (1 - t->experts / t->in_layers) : 0;
+    struct llm_share_cost c = llm_share_cost(ranks, l, o, &(struct llm_share_size){t->params - t->experts, t->in_layers - t->experts, layer});
+    c.weights += 4 * t->experts / (double)l->ep;
+    c.gradients += 4 * t->experts * (double)(1 + c.buffers);
+    c.sent += llm_share_experts_sent(ranks, l, c.nodes, t->experts);
+    return c;
 }
 
 /* A plan of one process, whose gradients are those of lookups alone and whose `other` lacks packed forms and saves, becomes that of the stage that
@@ -237,7 +270,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
 {
     const bool cut = llm_layout_stages(l) > 1;
     const int64_t members = llm_layout_members(l);
-    const int64_t ranks = l->dp > 0 && !cut ? l->dp : 1; /* a pipeline is planned stage by stage below */
+    const int64_t ep = llm_layout_experts(l), ranks = l->dp > 0 && !cut ? l->dp : ep; /* a pipeline is planned stage by stage below */
     const double program = 16e6;
     struct llm_train_options placed = *given;
     const struct llm_train_options *const o = &placed;
@@ -248,6 +281,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
+    if (llm_share_check_experts(ranks, l, o, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
     if (llm_share_check(cut && l->dp > 0 ? l->dp : ranks, l, o, e) < 0) return -1;
     if (llm_model_check_slices(c, o->tensor_parts, e) < 0 || llm_share_check_members(l, o, e) < 0) return -1;
     if (cut && llm_stages_check(llm_objectives[o->objective], m && m->lora, l, e) < 0) return -1;
@@ -261,21 +295,22 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     } else if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
     if (llm_shard_check(o, llm_objective_by_pass(llm_objectives[o->objective], c), e) < 0) return -1;
     if (count_trained(&whole, c, m, o, NULL, 1, e) < 0 || count_trained(&trained, c, m, o, NULL, members, e) < 0) return -1;
-    if (try_layers(c, m, o, members, few, &one, e) < 0) return -1;
+    if (try_layers(c, m, o, l, few, &one, e) < 0) return -1;
     if (few == c->num_hidden_layers) two = one;
-    else if (try_layers(c, m, o, members, more, &two, e) < 0) return -1;
+    else if (try_layers(c, m, o, l, more, &two, e) < 0) return -1;
     size_t n_rows = llm_model_cost(c, context / 2, rows, sizeof rows / sizeof *rows); /* a causal token sees half on average */
     for (size_t i = 0; i < n_rows; i++) {
         if (rows[i].unit == LLM_UNIT_ATTENTION) attention = rows[i].flops_forward - 2 * rows[i].params;
     }
     double steps = few == c->num_hidden_layers ? 0 : (double)(c->num_hidden_layers - few) / (double)(more - few);
     const struct llm_share_size size = {trained.params, trained.in_layers, trained.largest};
-    const struct llm_share_cost shared = llm_share_cost(ranks, l, o, &size);
+    struct llm_share_cost shared = llm_share_cost(ranks, l, o, &size);
+    if (ep > 1) shared = cost_with_experts(&trained, ranks, l, o);
     *p = (struct llm_plan){.params = n,
                            .trained = whole.params,
                            .weights = shared.weights + trained.frozen_bytes,
                            .gradients = shared.gradients + (c->tie_word_embeddings && trained.embedding ? looked_up : 0) + two.uses,
-                           .moments = trained.all ? one.moments + steps * (two.moments - one.moments) : trained.moments,
+                           .moments = trained.all && ep == 1 ? one.moments + steps * (two.moments - one.moments) : trained.moments,
                            .averages = o->ema > 0 ? 4 * trained.params : 0,
                            .tokens_per_step = tokens,
                            .peak = llm_measured_peak((enum llm_compute)o->precision)};
@@ -291,6 +326,10 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         p->other += shared.staging;
         one.seconds *= own;
         two.seconds *= own;
+    }
+    if (ep > 1) {
+        collected = 4 * trained.experts * (1 - 1 / (double)ep);
+        p->sent += sent_to_experts(c, o, ep, tokens / (double)ranks);
     }
     if (o->tensor_parts > 1) collected = 4 * whole.sliced; /* while the model is described */
     if (members > 1 && !cut) {

@@ -6,6 +6,7 @@
 #include "cpu/optim.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
+#include "tensor/experts.h"
 
 int64_t llm_shard_first(int64_t shard, int64_t n_shards, int64_t rows)
 {
@@ -60,7 +61,7 @@ int llm_shard_check(const struct llm_train_options *o, bool by_pass, struct llm_
 
 size_t llm_shard_stride(const struct llm_param *p)
 {
-    return ((size_t)llm_param_count(p) + 15) / 16 * 16;
+    return llm_grad_stride(p);
 }
 
 int llm_shard_prepare(struct llm_trainable *t, int64_t n_buffers, struct llm_err *e)

@@ -10,16 +10,18 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
                    size_t n_params, const struct llm_train_options *o, struct llm_err *e)
 {
     *s = (struct llm_share){.comm = comm, .rank = llm_comm_rank(comm), .n = llm_comm_size(comm), .t = t, .n_params = n_params};
-    s->zero = comm || llm_layout_members(l) > 1 ? (int)l->zero : 0;
+    s->zero = comm || llm_layout_members(l) > 1 || llm_layout_experts(l) > 1 ? (int)l->zero : 0;
     s->int8 = o->gradients == LLM_GRADIENTS_INT8;
     s->pp = comm ? (int)llm_layout_stages(l) : 1;
     s->tp = (int)llm_layout_members(l);
+    s->ep = (int)llm_layout_experts(l);
     s->lanes = s->pp * s->tp;
     s->dp = comm ? s->n / s->lanes : 1;
     s->lane = s->rank % s->lanes;
     s->stage = s->lane / s->tp;
     s->replica = s->rank / s->lanes;
     s->run = llm_shard_run(s->replica, s->dp, llm_train_options_parts(o));
+    llm_share_members_init(s);
     s->n_layers = m->lora ? 0 : m->config.num_hidden_layers;
     s->group_layers = s->pp > 1 ? llm_config_together(&m->config) : llm_share_group_layers(&m->config, o);
     s->n_groups = (s->n_layers + s->group_layers - 1) / s->group_layers;

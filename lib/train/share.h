@@ -25,6 +25,10 @@
  * among the ranks of one member of one stage: a lane. Gradients of whole parameters have the same bits in all members, and each moves its own copy;
  * what is known to all ranks, as norms and files, is read from the first member's.
  *
+ * With expert parallelism (`ep`) the ranks have rows of their own, as those of data parallelism, and each run of ep of them is a group that divides
+ * the experts of each layer: rank r has those of member r mod ep. What is exchanged of an expert travels among the ranks of its member. Each of these
+ * has the gradients by the rows of all members of its group, apart (tensor/experts.h), and so the nodes of all of these ranks.
+ *
  * With --gradients int8 shards are not added in the tree (share_int8.c). Of each 256 elements of a parameter the largest magnitude in any shard is
  * agreed upon, each shard is rounded to 127ths of it, and the integers are added, which has the same result in any order. They travel when the
  * backward pass is over. What a rank has added is never rounded. */
@@ -41,10 +45,12 @@ struct llm_layout {
     int64_t dp, zero;               /* dp 0: as many replicas as the ranks make */
     int64_t pp;                     /* stages of the pipeline; 0 or 1: one */
     int64_t tp;                     /* ranks that have the slices of cut matrices; 0 or 1: one has all */
+    int64_t ep;                     /* ranks, of those of dp, that divide the experts of mixtures; 0 or 1: each has all */
     bool gpipe;                     /* all forward passes of a step before the first backward pass; else 1F1B */
 };
 static inline int64_t llm_layout_stages(const struct llm_layout *l) { return l->pp > 1 ? l->pp : 1; }
 static inline int64_t llm_layout_members(const struct llm_layout *l) { return l->tp > 1 ? l->tp : 1; }
+static inline int64_t llm_layout_experts(const struct llm_layout *l) { return l->ep > 1 ? l->ep : 1; }
 /* Ranks of a replica. */
 static inline int64_t llm_layout_lanes(const struct llm_layout *l) { return llm_layout_stages(l) * llm_layout_members(l); }
 /* "dp=4,zero=1". -1: `e` names what is not understood, or not built. */
@@ -58,8 +64,16 @@ int llm_stages_cut(const struct llm_config *c, int64_t context, int64_t pp, int6
 
 /* Whether the members of a tensor-parallel group can divide the run's slices. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check_members(const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether the run and the model of n_ranks ranks serve expert parallelism, if the layout has it. 0 or -1 (LLM_EX_USAGE). */
+struct llm_objective;
+int llm_share_check_experts(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
+                            const struct llm_objective *objective, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether ranks divide the parameter: it is one of the experts of the main stack. */
+bool llm_share_divides(const struct llm_param_spec *s);
 /* Whether there are enough shards for n_ranks replicas, and what the layout asks of the options. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
+/* What a rank sends of the gradients and weights of `experts` elements that ranks divide; `nodes`: of each rank. */
+double llm_share_experts_sent(int64_t n_ranks, const struct llm_layout *l, int64_t nodes, double experts);
 /* What a rank sends in a step, and takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of them in
  * layers, `largest` in the largest group. */
 struct llm_share_size { double params, in_layers, largest; };
@@ -77,6 +91,8 @@ struct llm_share {
     struct llm_comm *exchange, *bring; /* of the same ranks: gradients; weights of layers. NULL: one rank */
     int rank, n, zero;
     int pp, tp;                     /* stages; members of a tensor-parallel group, which each stage has */
+    int ep;                         /* members of a group that divides experts; 1: there are none. Of them this rank is rank % ep */
+    int64_t member_buffers;         /* ep > 1: buffers (llm_shard_buffers) of an expert for each member's rows, at most */
     int lanes, lane, stage;         /* ranks of a replica, and which of them this one is: stage·tp + member */
     int dp, replica;                /* replicas, and this rank's. rank = replica·lanes + lane */
     int64_t *first_layer;           /* [pp + 1] of the stages; owned */
@@ -89,11 +105,12 @@ struct llm_share {
     struct llm_share_param {
         int64_t group;
         size_t first, end;          /* its cells */
-        int home;                   /* the lane that has it */
+        int home;                   /* the lane that has it; LLM_SHARE_EXPERT: the member */
         enum llm_share_copies {
             LLM_SHARE_ONE,          /* no other lane has it */
             LLM_SHARE_TIED,         /* the same member of the last stage has it, too */
-            LLM_SHARE_EVERYWHERE    /* every member of the stage has it, of which `home` is the first */
+            LLM_SHARE_EVERYWHERE,   /* every member of the stage has it, of which `home` is the first */
+            LLM_SHARE_EXPERT        /* of each group that divides experts one member has it */
         } copies;
     } *params;                      /* [n_params]; owned, as all below */
     struct llm_share_cell { size_t param, from, n; int owner; } *cells; /* by group, then by parameter. owner: in the home lane; llm_share_owner */
@@ -137,6 +154,8 @@ void llm_share_release(struct llm_share *s);
 
 /* Whether this rank computes with parameter number i: it belongs to the rank's stage, or to its slices. */
 bool llm_share_has(const struct llm_share *s, size_t i);
+/* Gradients of parameter number i that this rank keeps apart: of an expert that ranks divide one for each member of the group; else 1. */
+int llm_share_gradients(const struct llm_share *s, size_t i);
 /* Whether rank 0 lacks elements of the weights of parameter number i, which it collects to hash and to save them. */
 bool llm_share_collects(const struct llm_share *s, size_t i);
 /* Whether that holds of some parameter. */

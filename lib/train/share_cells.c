@@ -60,6 +60,15 @@ static void place_in_member(const struct llm_share *s, size_t i)
     at->home = at->home * s->tp + (k ? (int)(s->t[i].p - k->of) / (k->n / s->tp) : 0);
 }
 
+/* The member of a group that divides experts. */
+static void place_expert(const struct llm_share *s, const struct llm_model *m, size_t i)
+{
+    const struct llm_param_spec *d = s->t[i].p->spec;
+    if (!llm_share_divides(d)) return;
+    s->params[i].copies = LLM_SHARE_EXPERT;
+    s->params[i].home = (int)(d->expert / (m->config.num_experts / s->ep));
+}
+
 /* Whether lane `lane` computes with what has this home and these copies. */
 static bool is_in(const struct llm_share *s, int home, enum llm_share_copies copies, int lane)
 {
@@ -69,6 +78,7 @@ static bool is_in(const struct llm_share *s, int home, enum llm_share_copies cop
 
 bool llm_share_has(const struct llm_share *s, size_t i)
 {
+    if (s->params[i].copies == LLM_SHARE_EXPERT) return s->rank % s->ep == s->params[i].home;
     return is_in(s, s->params[i].home, s->params[i].copies, s->lane);
 }
 
@@ -77,9 +87,10 @@ int llm_share_owner(const struct llm_share *s, const struct llm_share_cell *c)
     return c->owner + (s->params[c->param].copies == LLM_SHARE_EVERYWHERE ? s->lane % s->tp : 0);
 }
 
-int llm_share_lane(const struct llm_share *s, const struct llm_share_unit *u)
+struct llm_share_peers llm_share_peers(const struct llm_share *s, const struct llm_share_unit *u)
 {
-    return u->home + (u->copies == LLM_SHARE_EVERYWHERE ? s->lane % s->tp : 0);
+    if (u->copies == LLM_SHARE_EXPERT) return (struct llm_share_peers){u->home, s->ep};
+    return (struct llm_share_peers){u->home + (u->copies == LLM_SHARE_EVERYWHERE ? s->lane % s->tp : 0), s->lanes};
 }
 
 float *llm_share_own_master(const struct llm_share *s, size_t i)
@@ -89,7 +100,9 @@ float *llm_share_own_master(const struct llm_share *s, size_t i)
 
 bool llm_share_keeps(const struct llm_share *s, const struct llm_share_unit *u, int q)
 {
-    return u->copies == LLM_SHARE_EVERYWHERE ? q % s->lanes == llm_share_lane(s, u) : is_in(s, u->home, u->copies, q % s->lanes);
+    const struct llm_share_peers peers = llm_share_peers(s, u);
+    const bool alike = u->copies == LLM_SHARE_EVERYWHERE || u->copies == LLM_SHARE_EXPERT;
+    return alike ? q % peers.step == peers.first : is_in(s, u->home, u->copies, q % s->lanes);
 }
 
 static void put_cells(struct llm_share *s, size_t param)
@@ -106,15 +119,18 @@ static void put_cells(struct llm_share *s, size_t param)
  * a unit. Returns the number of units; unit[c] becomes that of cell c, counted from n_units. */
 static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t *unit)
 {
+    const struct llm_share_param *at = &s->params[s->cells[first].param];
+    const bool expert = at->copies == LLM_SHARE_EXPERT;
+    const int step = expert ? s->ep : s->lanes, owners = expert && s->comm ? s->n / s->ep : s->dp;
     size_t total = 0, done = 0, own = 0, most = 0;
     int rank = -1;
     for (size_t c = first; c < end; c++) total += s->cells[c].n;
     for (size_t c = first; c < end; c++) {
-        const int owner = (int)((double)s->dp * ((double)done + (double)s->cells[c].n / 2) / (double)total);
+        const int owner = (int)((double)owners * ((double)done + (double)s->cells[c].n / 2) / (double)total);
         if (owner != rank) own = 0;
         rank = owner;
-        s->cells[c].owner = owner * s->lanes + s->params[s->cells[c].param].home;
-        unit[c] = s->n_units + own / (UNIT_ELEMENTS / (size_t)s->dp);
+        s->cells[c].owner = owner * step + at->home;
+        unit[c] = s->n_units + own / (UNIT_ELEMENTS / (size_t)owners);
         if (unit[c] + 1 - s->n_units > most) most = unit[c] + 1 - s->n_units;
         own += s->cells[c].n;
         done += s->cells[c].n;
@@ -165,9 +181,12 @@ static int make_cells(struct llm_share *s, const struct llm_model *m, struct llm
         s->params[i].group = group_of(s, s->t[i].p);
         place_in_stage(s, m, i);
         if (s->tp > 1) place_in_member(s, i);
+        if (s->ep > 1) place_expert(s, m, i);
     }
-    for (int64_t k = 0; k < (s->n_groups + 1) * 3 * s->lanes; k++) { /* by group, lane and copies */
-        const struct llm_share_param at = {.group = k / (3 * s->lanes), .home = (int)(k / 3 % s->lanes), .copies = (enum llm_share_copies)(k % 3)};
+    const int64_t homes = s->ep > 1 ? s->ep : s->lanes, kinds = LLM_SHARE_EXPERT + 1;
+    for (int64_t k = 0; k < (s->n_groups + 1) * kinds * homes; k++) { /* by group, home and copies */
+        const struct llm_share_param at = {.group = k / (kinds * homes), .home = (int)(k / kinds % homes),
+                                           .copies = (enum llm_share_copies)(k % kinds)};
         for (size_t i = 0; i < s->n_params; i++) {
             if (is_alike(&s->params[i], &at)) put_cells(s, i);
         }

@@ -8,14 +8,23 @@
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
+#include "tensor/experts.h"
 #include "train/share_internal.h"
 
-/* The nodes that rank q sends in a round: in the first all of them, or number `round` of its shards. */
-static size_t sends(const struct llm_share *s, int q, int64_t round)
+/* The nodes that rank q has of what has these copies: [first, end) of all. Of an expert that ranks divide, those of its group. */
+static void nodes_of(const struct llm_share *s, enum llm_share_copies copies, int q, size_t *first, size_t *end)
 {
-    const int d = q / s->lanes;
-    const size_t n = s->first_node[d + 1] - s->first_node[d];
-    return s->zero < 2 ? n : (size_t)round < n;
+    const int members = copies == LLM_SHARE_EXPERT ? s->ep : 1, d = q / s->lanes / members * members;
+    *first = s->first_node[d];
+    *end = s->first_node[d + members];
+}
+
+/* The nodes that rank q sends in a round: in the first all of them, or number `round` of its shards. */
+static size_t sends(const struct llm_share *s, const struct llm_share_unit *u, int q, int64_t round)
+{
+    size_t first, end;
+    nodes_of(s, u->copies, q, &first, &end);
+    return s->zero < 2 ? end - first : (size_t)round < end - first;
 }
 
 static size_t own_nodes(const struct llm_share *s)
@@ -23,10 +32,22 @@ static size_t own_nodes(const struct llm_share *s)
     return s->first_node[s->replica + 1] - s->first_node[s->replica];
 }
 
+/* The gradient of an expert in node number i of the rank's group: each member's last one lies in a gradient, those before it in buffers. */
+static float *expert_node_at(const struct llm_share *s, size_t param, size_t i)
+{
+    const int first = s->rank - s->rank % s->ep;
+    int m = 0;
+    i += s->first_node[first];
+    while (i >= s->first_node[first + m + 1]) m++;
+    if (i + 1 == s->first_node[first + m + 1]) return llm_expert_grad(s->t[param].p, m);
+    return llm_share_member_buffers(s, param, m) + (i - s->first_node[first + m]) * llm_shard_stride(s->t[param].p);
+}
+
 /* The gradient of parameter `param` in the rank's own node number i: the last lies in grad, those before it in buffers. */
 static float *node_at(const struct llm_share *s, size_t param, size_t i)
 {
     const struct llm_trainable *q = &s->t[param];
+    if (s->params[param].copies == LLM_SHARE_EXPERT) return expert_node_at(s, param, i);
     return s->zero >= 2 || i + 1 == own_nodes(s) ? q->p->grad : q->shards + i * llm_shard_stride(q->p);
 }
 
@@ -91,8 +112,9 @@ static int post_receives(struct llm_share *s, struct llm_share_unit *u, struct l
 {
     const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
     float *to = u->staging;
-    for (int q = llm_share_lane(s, u); q < s->n; q += s->lanes) {
-        for (size_t k = 0; q != s->rank && k < sends(s, q, s->round); k++) {
+    const struct llm_share_peers peers = llm_share_peers(s, u);
+    for (int q = peers.first; q < s->n; q += peers.step) {
+        for (size_t k = 0; q != s->rank && k < sends(s, u, q, s->round); k++) {
             struct llm_share_run r;
             for (size_t at = u->first; llm_share_next_run(s, u, s->rank, &at, &r); to += r.n) {
                 if (llm_share_post(s->exchange, &list, q, to, r.n, true, e) < 0) return -1;
@@ -105,9 +127,10 @@ static int post_receives(struct llm_share *s, struct llm_share_unit *u, struct l
 static int post_sends(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e)
 {
     const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
-    for (int d = 1; d < s->dp; d++) { /* each rank begins with its neighbour, so that no rank is met by all at once */
-        const int q = (s->rank + d * s->lanes) % s->n;
-        for (size_t k = 0; k < sends(s, s->rank, s->round); k++) {
+    const int step = llm_share_peers(s, u).step;
+    for (int d = 1; d < s->n / step; d++) { /* each rank begins with its neighbour, so that no rank is met by all at once */
+        const int q = (s->rank + d * step) % s->n;
+        for (size_t k = 0; k < sends(s, u, s->rank, s->round); k++) {
             struct llm_share_run r;
             for (size_t at = u->first; llm_share_next_run(s, u, q, &at, &r);) {
                 if (llm_share_post(s->exchange, &list, q, node_at(s, r.param, k) + r.from, r.n, false, e) < 0) return -1;
@@ -143,7 +166,8 @@ static size_t own_cells(const struct sum *w)
 static float *source(const struct sum *w, const struct llm_share_cell *c, size_t at, size_t k)
 {
     const struct llm_share *s = w->s;
-    const size_t first = s->first_node[s->replica], end = s->first_node[s->replica + 1];
+    size_t first, end;
+    nodes_of(s, w->u->copies, s->rank, &first, &end);
     if (w->u->kept) return w->u->kept + k * w->u->own + at;
     if (k >= first && k < end) return node_at(s, c->param, k - first) + c->from;
     return w->u->staging + (k < first ? k : k - (end - first)) * w->u->own + at;
@@ -177,7 +201,7 @@ static void keep_round(struct llm_share *s, struct llm_share_unit *u)
 {
     const float *x = u->staging;
     for (int q = 0; q < s->n; q++) {
-        if (sends(s, q, s->round) == 0) continue;
+        if (sends(s, u, q, s->round) == 0) continue;
         float *to = u->kept + (s->first_node[q] + (size_t)s->round) * u->own;
         if (q != s->rank) {
             memcpy(to, x, u->own * sizeof *to);
@@ -222,7 +246,8 @@ static int begin_unit(struct llm_share *s, struct llm_share_unit *u, struct llm_
 int llm_share_send_group(struct llm_share *s, int64_t group, struct llm_err *e)
 {
     for (size_t u = 0; u < s->n_units; u++) {
-        if (s->units[u].group == group && llm_share_lane(s, &s->units[u]) == s->lane && begin_unit(s, &s->units[u], e) < 0) return -1;
+        const struct llm_share_peers peers = llm_share_peers(s, &s->units[u]);
+        if (s->units[u].group == group && s->rank % peers.step == peers.first && begin_unit(s, &s->units[u], e) < 0) return -1;
     }
     return 0;
 }

@@ -1,9 +1,19 @@
-/* What the files of train/share.h share. Each calls those before it only: share_cells.c (who owns what), share_exchange.c (gradients), share_int8.c,
- * share_layers.c (memory of layers), share.c. */
+/* What the files of train/share.h share. Each calls those before it only: share_experts.c, share_cells.c (who owns what), share_exchange.c
+ * (gradients), share_int8.c, share_layers.c (memory of layers), share.c. */
 #ifndef LLM_TRAIN_SHARE_INTERNAL_H
 #define LLM_TRAIN_SHARE_INTERNAL_H
 
 #include "train/share.h"
+
+/* ---- share_experts.c ---- */
+/* With experts that ranks divide: how many buffers each member's rows take. */
+void llm_share_members_init(struct llm_share *s);
+/* Buffers of parameter number i, an expert, for the rows of member m. */
+float *llm_share_member_buffers(const struct llm_share *s, size_t i, int m);
+/* llm_shard_end of parameter number i. Of an expert, for each member's shard of the same number among the member's. */
+void llm_share_end_shard(struct llm_share *s, size_t i, int64_t shard);
+/* The experts' gradients by other members' rows become zero; llm_params_update clears the first member's. */
+void llm_share_clear_members(struct llm_share *s);
 
 /* ---- share_cells.c ---- */
 /* Divides the parameters, which are set. */
@@ -15,8 +25,9 @@ bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *
 
 /* The rank that moves a cell in this rank's lane. */
 int llm_share_owner(const struct llm_share *s, const struct llm_share_cell *c);
-/* The lane among whose ranks the gradients of a unit travel, as this rank takes part in it. */
-int llm_share_lane(const struct llm_share *s, const struct llm_share_unit *u);
+/* The ranks among which the gradients of a unit travel, as this rank takes part in it: first, first + step, … */
+struct llm_share_peers { int first, step; };
+struct llm_share_peers llm_share_peers(const struct llm_share *s, const struct llm_share_unit *u);
 /* Whether rank q and this rank exchange parameters of a unit: q computes with them, in this rank's lane where every lane does. */
 bool llm_share_keeps(const struct llm_share *s, const struct llm_share_unit *u, int q);
 

@@ -24,7 +24,7 @@ bool llm_share_collects(const struct llm_share *s, size_t i)
 
 bool llm_share_scatters(const struct llm_share *s)
 {
-    return s->zero == 3 || s->lanes > 1;
+    return s->zero == 3 || s->lanes > 1 || s->ep > 1;
 }
 
 /* ---- memory ---- */
@@ -137,7 +137,7 @@ static int need(struct llm_share *s, int64_t group, struct llm_err *e)
 static int leave(struct llm_share *s, int64_t group, struct llm_err *e)
 {
     for (size_t i = 0; s->zero < 2 && i < s->n_params; i++) {
-        if (s->params[i].group == group) llm_shard_end(&s->t[i], 1, s->run.end - 1, s->run);
+        if (s->params[i].group == group) llm_share_end_shard(s, i, s->run.end - 1);
     }
     for (size_t i = 0; s->zero >= 2 && group == s->n_groups && i < s->n_params; i++) {
         if (s->params[i].group == group) llm_grad_join(s->t[i].p);
@@ -274,18 +274,20 @@ int llm_share_end(struct llm_share *s, int64_t shard, struct llm_err *e)
         return 0;
     }
     if (s->comm && s->zero >= 2) return llm_share_end_pass(s, e);
-    if (!s->comm || shard < s->run.end - 1) llm_shard_end(s->t, s->n_params, shard, s->run);
+    if (!s->comm || shard < s->run.end - 1) {
+        for (size_t i = 0; i < s->n_params; i++) llm_share_end_shard(s, i, shard);
+    }
     return 0;
 }
 
 int llm_share_finish(struct llm_share *s, struct llm_err *e)
 {
     if (s->int8) return llm_share_add_int8(s, e);
-    if (!s->comm) return 0;
-    while (s->round < s->rounds) {
+    while (s->comm && s->round < s->rounds) {
         if (llm_share_end_pass(s, e) < 0) return -1;
     }
     s->round = 0;
+    llm_share_clear_members(s);
     return 0;
 }
 

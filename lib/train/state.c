@@ -200,7 +200,7 @@ static int append_moment(const struct llm_trainer *t, struct state *s, const cha
 static int append_master(const struct llm_trainer *t, struct state *s, size_t param, struct llm_err *e)
 {
     const struct llm_param *p = t->params[param].p;
-    const bool parts = llm_share_pools_weights(&t->share, param) || t->share.lanes > 1;
+    const bool parts = llm_share_pools_weights(&t->share, param) || t->share.lanes > 1 || t->share.ep > 1;
     if (p->slice_of) return append_slices(t, s, "master", KEPT_MASTER, param, e);
     return parts ? append_collected(t, s, "master", param, -1, kept_of(t, KEPT_MASTER, param), e) : append(&s->l, "master", p, p->master, e);
 }
@@ -257,11 +257,6 @@ static int write_all(struct llm_trainer *t, const struct target *to, struct llm_
     struct llm_checkpoint_options opt = {.kind = t->model->lora ? "adapter" : t->objective->beside, .planes = true,
                                          .plain = as == LLM_SAVE_SAFETENSORS, .give = llm_together_give, .give_arg = w};
     struct llm_tensor_list l = {0};
-    /* Frames are compressed in the memory that activations had, so that a save is not the peak of a run. */
-    llm_arena_trim(&t->ctx.acts);
-    llm_arena_trim(&t->ctx.grads);
-    llm_arena_trim(&t->ctx.store);
-    llm_stages_trim(t->stages);
     json_t *meta = json_object();
     int r = describe(t, meta, &l, e);
     if (r == 0 && as == LLM_SAVE_RUN && t->share.rank == 0) r = set_training(t, meta, e);
@@ -363,6 +358,11 @@ static int save_to(struct llm_trainer *t, const struct target *to, struct llm_er
 {
     struct masters k = {0};
     struct state s = {.together = {.share = &t->share, .model = t->model}};
+    /* Weights are collected and frames are compressed in the memory that activations had, so that a save is not the peak of a run. */
+    llm_arena_trim(&t->ctx.acts);
+    llm_arena_trim(&t->ctx.grads);
+    llm_arena_trim(&t->ctx.store);
+    llm_stages_trim(t->stages);
     llm_comm_set_place(t->comm, "saving");
     int got = llm_share_scatters(&t->share) || t->o.tensor_parts > 1 ? collect_masters(t, &k, e) : 0;
     if (got == 0) got = llm_trainer_agree(t, to->as == LLM_SAVE_RUN ? append_state(t, &s, e) : 0, e);

@@ -212,7 +212,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     if (t->o.keep_zeros) llm_grad_keep_zeros(t->params, t->n_params);
     if (llm_share_norm(&t->share, &r->grad_norm, &bad, e) < 0) return -1;
     if (!isfinite(r->grad_norm)) {
-        if (t->share.zero == 1 && t->share.lanes == 1 && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
+        if (t->share.zero == 1 && t->share.lanes == 1 && !t->group && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
         return llm_trainer_norm_not_finite(t, r->grad_norm, bad, e);
     }
     report_step(t, loss, bytes, r);

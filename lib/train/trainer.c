@@ -114,6 +114,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     if (llm_model_check_slices(&m->config, t->o.tensor_parts, e) < 0) return -1;
     if (t->o.tensor_parts > 1 && m->lora) return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model without an adapter");
     if (llm_share_check_members(&t->layout, &t->o, e) < 0) return -1;
+    if (t->comm && llm_share_check_experts(llm_comm_size(t->comm), &t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
     if (t->comm && llm_layout_stages(&t->layout) > 1 && llm_stages_check(t->objective, m->lora, &t->layout, e) < 0) return -1;
     if (llm_config_is_limited(&m->config) && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
@@ -146,7 +147,8 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->ctx.stored_share = t->o.activations_share;
     t->ctx.stored_rank = t->o.activations_rank;
     if (t->share.pp > 1 && !(t->stages = llm_stages_create(t, e))) return -1;
-    if (t->share.tp > 1 && !(t->group = llm_group_create(t->comm, t->share.rank - t->share.lane % t->share.tp, t->share.tp, e))) return -1;
+    const int members = t->share.tp > 1 ? t->share.tp : t->share.ep, member = t->share.tp > 1 ? t->share.lane % members : t->share.rank % members;
+    if (members > 1 && !(t->group = llm_group_create(t->comm, t->share.rank - member, members, e))) return -1;
     t->ctx.group = t->eval_ctx.group = t->group;
     if (t->comm) {
         t->ctx.between = &t->share.between;

@@ -114,6 +114,40 @@ signalled_and_killed() {
     done
 }
 
+@test "ranks that divide experts: a signal at any rank, kill -9, data and validation data that shrink at one rank, one that hangs" {
+    local steps
+    gpt=(llm-train -q -j 1 -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --optimizer sgd --schedule constant --warmup 0
+        -l 24 -b 8 --grad-shards 4 -T "$F/tok.json" data.tok)
+    cp "$F/data.tok" data.tok
+    begin 4 --shard dp=4,ep=2
+    kill -TERM "${pids[3]}"
+    ends 143 60
+    steps=$(($(tail -n 1 log | jq .step) + 2))
+    goes_on 2
+    begin 2 --save-every 2 --shard ep=2
+    kill -9 "${pids[0]}"
+    ends 137 60
+    steps=$(($(tail -n 1 log | jq .step) + 2))
+    rm log
+    goes_on 1
+    begin 2 --rank-timeout 4 --shard ep=2
+    kill -STOP "${pids[1]}"
+    ends 1 60
+    [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
+    cp data.tok mine.tok
+    rm -f run.llm log
+    RANK1='s|^data.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard ep=2 2> job.err &
+    data_shrink
+    goes_on 2
+    cp data.tok mine.tok
+    rm -f run.llm log
+    cp data.tok val.tok
+    gpt+=(--val val.tok --eval-every 1)
+    RANK1='s|^val.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard ep=2 2> job.err &
+    data_shrink
+    goes_on 1
+}
+
 @test "stages: a signal at any rank, kill -9, data that shrink at one rank: as without stages" {
     local steps
     gpt+=(--accumulate 2)

@@ -41,3 +41,28 @@ setup() {
         done
     done
 }
+
+@test "divided experts: 2, 3, 4 and 6 ranks in groups of 2, 3 and 6, alone and with several shards a rank: BF16 and FP32" {
+    local precision moe=(llm-train -c moe --set num_hidden_layers=3 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=12 --set router_bias=true)
+    for precision in bf16 f32; do
+        same_in "2 ep=2" "${moe[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 6 --grad-shards 12
+        same_in "3 ep=3" "${moe[@]}" --precision $precision "${of[@]}" -b 4 --accumulate 3 --grad-shards 12
+        same_in "4 ep=4 dp=4,ep=2" "${moe[@]}" --precision $precision "${of[@]}" -b 12 --grad-shards 12 --checkpoint-every 2
+        same_in "6 ep=6 dp=6,ep=3 dp=6,ep=2" "${moe[@]}" --precision $precision "${of[@]}" -b 6 --grad-shards 6
+    done
+}
+
+@test "slices: 2, 3, 4 and 6 ranks, with replicas, for each family: BF16 and FP32" {
+    local precision line family small=(--set num_hidden_layers=2 --set hidden_size=48 --set intermediate_size=48)
+    for precision in bf16 f32; do
+        for line in "nano --set n_layer=2 --set n_embd=48 --set n_head=12" "tiny ${small[*]} --set num_attention_heads=12 --set num_key_value_heads=12" \
+            "moe ${small[*]} --set num_attention_heads=12 --set num_key_value_heads=12 --set num_local_experts=5" \
+            "mla ${small[*]} --set num_attention_heads=12 --set num_key_value_heads=12"; do
+            read -ra family <<< "$line"
+            for r in 2 3 4 6; do
+                same_in "$r tp=$r" llm-train -c "${family[@]}" --tensor-parts 12 --precision $precision "${of[@]}" -b 2 --accumulate 2
+            done
+            same_in "6 dp=2,tp=3 dp=3,tp=2" llm-train -c "${family[@]}" --tensor-parts 6 --precision $precision "${of[@]}" -b 6 --grad-shards 6
+        done
+    done
+}

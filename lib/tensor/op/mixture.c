@@ -6,113 +6,28 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
+#include "tensor/op/mixture_internal.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
-/* A slot (token, s) is a token's s-th chosen expert. Slots whose expert has capacity get a place: places are ordered by expert, then by token. */
-struct places {
-    int64_t n, k;             /* places; slots per token */
-    int64_t *start;           /* [experts + 1]: the first place of each expert */
-    int32_t *slot;            /* [n]: the slot of a place, token·k + s */
-    int32_t *at;              /* [tokens·k]: the place of a slot; -1: none */
-};
-
 struct mixture_args {
     struct llm_experts o;
-    struct places places;
+    struct llm_places places;
     float *gate, *up;         /* [n, width] */
 };
 
-static void find_places(struct places *p, const int32_t *experts, int64_t tokens, int64_t n_experts)
-{
-    memset(p->start, 0, (size_t)(n_experts + 1) * sizeof *p->start);
-    for (int64_t i = 0; i < tokens * p->k; i++) {
-        if (experts[i] >= 0) p->start[experts[i] + 1]++;
-    }
-    for (int64_t e = 0; e < n_experts; e++) p->start[e + 1] += p->start[e];
-    for (int64_t i = 0; i < tokens * p->k; i++) {
-        p->at[i] = experts[i] < 0 ? -1 : (int32_t)p->start[experts[i]]++;
-        if (p->at[i] >= 0) p->slot[p->at[i]] = (int32_t)i;
-    }
-    p->n = p->start[n_experts];
-    for (int64_t e = n_experts; e > 0; e--) p->start[e] = p->start[e - 1]; /* the loop above moved each start to the end of its expert */
-    p->start[0] = 0;
-}
-
-struct rows_work {
-    const struct places *p;
-    const float *from;
-    int64_t from_stride;
-    float *to;
-    int64_t to_stride, cols;
-    const struct llm_tensor *weights; /* NULL: 1 */
-    bool add;
-};
-
-/* to[place] = from[token] */
-static void gather_rows(void *arg, int64_t from, int64_t to, int thread)
-{
-    const struct rows_work *w = arg;
-    (void)thread;
-    for (int64_t i = from; i < to; i++) {
-        memcpy(w->to + i * w->to_stride, w->from + w->p->slot[i] / w->p->k * w->from_stride, (size_t)w->cols * sizeof(float));
-    }
-}
-
-/* to[token] = Σ over its slots: weight · from[place] */
-static void combine_rows(void *arg, int64_t from, int64_t to, int thread)
-{
-    const struct rows_work *w = arg;
-    (void)thread;
-    for (int64_t t = from; t < to; t++) {
-        float *y = w->to + t * w->to_stride;
-        if (!w->add) memset(y, 0, (size_t)w->cols * sizeof *y);
-        for (int64_t s = 0; s < w->p->k; s++) {
-            int32_t at = w->p->at[t * w->p->k + s];
-            float weight = w->weights ? w->weights->data[t * w->weights->stride + s] : 1;
-            if (at >= 0) llm_k.elementwise.axpy(y, weight, w->from + at * w->from_stride, (size_t)w->cols);
-        }
-    }
-}
-
-struct act_work { enum llm_act act; const float *gate, *up; float *out; int64_t cols; };
-
-static void act_rows(void *arg, int64_t from, int64_t to, int thread)
-{
-    const struct act_work *w = arg;
-    size_t at = (size_t)(from * w->cols), n = (size_t)((to - from) * w->cols);
-    (void)thread;
-    llm_k.elementwise.gated[w->act](w->out + at, w->gate + at, w->up + at, n);
-}
-
 /* The products that follow have the places from `at` on as rows; `p` NULL: all tokens. */
-static void say_rows(struct llm_ctx *c, const struct places *p, int64_t at)
+static void say_rows(struct llm_ctx *c, const struct llm_places *p, int64_t at)
 {
     c->adapters.slot = p ? p->slot + at : NULL;
     c->adapters.per = p ? p->k : 0;
     c->adapters.row_len = p ? c->row_len : 0;
 }
 
-/* y[m, n] (+)= x·wᵀ, or with `back` x·w. */
-static bool product(struct llm_ctx *c, struct llm_param *p, bool back, const float *x, float *y, int64_t m, bool add)
-{
-    int64_t in = back ? p->weight.n : p->weight.k, out = back ? p->weight.k : p->weight.n;
-    size_t mark = llm_arena_mark(&c->acts);
-    if (back && !(x = llm_adapter_dy(c, p, x, &in, m))) return false;
-    const struct llm_matmul a = {.m = m, .x = x, .ldx = in, .y = y, .ldy = out, .accumulate = add, .compute = c->compute};
-    if ((back ? llm_matmul_dx(&a, &p->weight, &c->err) : llm_matmul(&a, &p->weight, &c->err)) < 0) {
-        llm_in(&c->err, "'%s'", p->name);
-        return false;
-    }
-    if (!(back ? llm_adapter_dx(c, p, x, in, y, out, m, NULL) : llm_adapter_add(c, p, NULL, x, in, y, out, m))) return false;
-    llm_arena_pop(&c->acts, mark);
-    return true;
-}
-
 /* Shows the inputs of the down projections, a token's slots side by side, and takes what has become of them. */
 static void show_inner(struct llm_ctx *c, const struct mixture_args *a, float *inner, int64_t tokens, int64_t width, bool again)
 {
-    const struct places *p = &a->places;
+    const struct llm_places *p = &a->places;
     size_t mark = llm_arena_mark(&c->acts);
     float *x = llm_op_alloc(c, tokens * p->k * width, sizeof *x);
     if (!x) return;
@@ -126,34 +41,30 @@ static void show_inner(struct llm_ctx *c, const struct mixture_args *a, float *i
 static void forward(struct llm_ctx *c, const struct mixture_args *a, const struct llm_tensor *x, const struct llm_tensor *weights,
                     struct llm_tensor *y)
 {
-    const struct places *p = &a->places;
+    const struct llm_places *p = &a->places;
     int64_t width = a->o.gate[0]->weight.n;
     float *rows = llm_op_alloc(c, p->n * x->cols, sizeof *rows), *inner = llm_op_alloc(c, p->n * width, sizeof *inner);
     if (llm_ctx_failed(c)) return;
-    struct rows_work gather = {.p = p, .from = x->data, .from_stride = x->stride, .to = rows, .to_stride = x->cols, .cols = x->cols};
-    llm_for_rows(p->n, x->cols, gather_rows, &gather);
+    llm_places_gather(p, x->data, x->stride, rows, x->cols, x->cols);
     for (int64_t e = 0; e < a->o.n; e++) {
         int64_t at = p->start[e], m = p->start[e + 1] - at;
         if (m == 0) continue;
         say_rows(c, p, at);
-        struct act_work act = {a->o.act, a->gate + at * width, a->up + at * width, inner + at * width, width};
-        if (!product(c, a->o.gate[e], false, rows + at * x->cols, a->gate + at * width, m, false)) return;
-        if (!product(c, a->o.up[e], false, rows + at * x->cols, a->up + at * width, m, false)) return;
-        llm_for_rows(m, width, act_rows, &act);
+        if (!llm_expert_product(c, a->o.gate[e], false, rows + at * x->cols, a->gate + at * width, m, false)) return;
+        if (!llm_expert_product(c, a->o.up[e], false, rows + at * x->cols, a->up + at * width, m, false)) return;
+        llm_expert_act(a->o.act, a->gate + at * width, a->up + at * width, inner + at * width, m, width);
         /* The rows that gate and up have read are then free. */
-        if (!a->o.inner && !product(c, a->o.down[e], false, act.out, rows + at * x->cols, m, false)) return;
+        if (!a->o.inner && !llm_expert_product(c, a->o.down[e], false, inner + at * width, rows + at * x->cols, m, false)) return;
     }
     if (a->o.inner) show_inner(c, a, inner, x->rows, width, false);
     for (int64_t e = 0; e < a->o.n && a->o.inner && !llm_ctx_failed(c); e++) {
         int64_t at = p->start[e], m = p->start[e + 1] - at;
         say_rows(c, p, at);
-        if (m > 0 && !product(c, a->o.down[e], false, inner + at * width, rows + at * x->cols, m, false)) return;
+        if (m > 0 && !llm_expert_product(c, a->o.down[e], false, inner + at * width, rows + at * x->cols, m, false)) return;
     }
     say_rows(c, NULL, 0);
     if (llm_ctx_failed(c)) return;
-    struct rows_work combine = {.p = p, .from = rows, .from_stride = x->cols, .to = y->data, .to_stride = y->stride, .cols = y->cols,
-                                .weights = weights};
-    llm_for_rows(y->rows, y->cols * p->k, combine_rows, &combine);
+    llm_places_combine(p, rows, x->cols, weights, y->data, y->stride, y->rows, y->cols, false);
 }
 
 /* ---- backward ---- */
@@ -167,7 +78,6 @@ struct back_work {
     int64_t hidden, width;
 };
 
-/* d_inner and d_out hold gradients without the router's weight. Adds d_inner · inner to the weight's gradient, then multiplies both by the weight. */
 static void weigh_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct back_work *w = arg;
@@ -175,54 +85,17 @@ static void weigh_rows(void *arg, int64_t from, int64_t to, int thread)
     for (int64_t i = from; i < to; i++) {
         int32_t slot = w->a->places.slot[i];
         int64_t t = slot / w->a->places.k, s = slot % w->a->places.k;
-        const float *inner = w->inner + i * w->width;
-        float *d = w->d_inner + i * w->width, weight = w->weights->data[t * w->weights->stride + s];
-        double dot = 0;
-        for (int64_t j = 0; j < w->width; j++) dot += (double)d[j] * (double)inner[j];
-        if (w->weights_wanted) w->weights_grad.p[t * w->weights_grad.stride + s] += (float)dot; /* each slot has one place */
-        llm_k.elementwise.scale(d, weight, d, (size_t)w->width);
-        llm_k.elementwise.scale(w->d_out + i * w->hidden, weight, w->d_out + i * w->hidden, (size_t)w->hidden);
+        const float dot = llm_expert_weigh(w->d_inner + i * w->width, w->inner + i * w->width, w->width, w->d_out + i * w->hidden, w->hidden,
+                                           w->weights->data[t * w->weights->stride + s]);
+        if (w->weights_wanted) w->weights_grad.p[t * w->weights_grad.stride + s] += dot; /* each slot has one place */
     }
-}
-
-static void act_back_rows(void *arg, int64_t from, int64_t to, int thread)
-{
-    const struct back_work *w = arg;
-    size_t at = (size_t)(from * w->width), n = (size_t)((to - from) * w->width);
-    (void)thread;
-    /* Replaces d_inner by the gradient of gate, and inner by the gradient of up. */
-    llm_k.elementwise.gated_back[w->a->o.act](w->d_inner + at, w->inner + at, w->a->gate + at, w->a->up + at, w->d_inner + at, false, false, n);
-}
-
-/* Splits an expert's places [from, to) at the ends of the blocks of LLM_FOLD tokens of the batch. starts: [blocks + 1]. Returns the number of
- * blocks. */
-static int64_t fold_blocks(const struct places *p, int64_t from, int64_t to, int64_t tokens, int64_t row_len, int64_t *starts)
-{
-    int64_t n = 0, end = -1;
-    for (int64_t i = from; i < to; i++) {
-        int64_t t = p->slot[i] / p->k;
-        if (t < end) continue;
-        end = llm_fold_end(tokens, row_len, t / row_len * row_len + t % row_len / LLM_FOLD * LLM_FOLD);
-        starts[n++] = i - from;
-    }
-    starts[n] = to - from;
-    return n;
-}
-
-/* Of a matrix and its adapter. */
-static bool gradient(struct llm_ctx *c, struct llm_param *p, const float *dy, const float *x, const int64_t *starts, int64_t blocks)
-{
-    int64_t n = p->weight.n, k = p->weight.k;
-    const struct llm_folds folds = {.starts = starts, .n_blocks = blocks};
-    if (p->grad && llm_matmul_dw_blocks(p->grad, dy, n, x, k, starts, blocks, n, k, c->compute, &c->err) < 0) return false;
-    return llm_adapter_dw(c, p, x, k, dy, n, starts[blocks], &folds, NULL);
 }
 
 static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
 {
     LLM_PROFILE("mixture backward", 0);
     const struct mixture_args *a = node->args;
-    const struct places *p = &a->places;
+    const struct llm_places *p = &a->places;
     struct llm_tensor *x = node->in[0], *y = node->out;
     struct llm_grad g;
     struct back_work w = {.a = a, .weights = node->in[1], .hidden = x->cols, .width = a->o.gate[0]->weight.n};
@@ -233,50 +106,38 @@ static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
     w.inner = llm_op_alloc(c, p->n * w.width, sizeof *rows);
     if (llm_ctx_failed(c)) return;
     w.weights_wanted = llm_grad_open_zeroed(c, node->in[1], &w.weights_grad);
-    struct rows_work gather_x = {.p = p, .from = x->data, .from_stride = x->stride, .to = rows, .to_stride = w.hidden, .cols = w.hidden};
-    struct rows_work gather_dy = {.p = p, .from = y->grad, .from_stride = y->grad_stride, .to = w.d_out, .to_stride = w.hidden, .cols = w.hidden};
-    llm_for_rows(p->n, w.hidden, gather_rows, &gather_x);
-    llm_for_rows(p->n, w.hidden, gather_rows, &gather_dy);
-    struct act_work act = {a->o.act, a->gate, a->up, w.inner, w.width};
-    llm_for_rows(p->n, w.width, act_rows, &act);
+    llm_places_gather(p, x->data, x->stride, rows, w.hidden, w.hidden);
+    llm_places_gather(p, y->grad, y->grad_stride, w.d_out, w.hidden, w.hidden);
+    llm_expert_act(a->o.act, a->gate, a->up, w.inner, p->n, w.width);
     if (a->o.inner) show_inner(c, a, w.inner, x->rows, w.width, true);
     if (llm_ctx_failed(c)) return;
     for (int64_t e = 0; e < a->o.n; e++) {
         int64_t at = p->start[e], m = p->start[e + 1] - at;
         say_rows(c, p, at);
-        if (m > 0 && !product(c, a->o.down[e], true, w.d_out + at * w.hidden, w.d_inner + at * w.width, m, false)) return;
+        if (m > 0 && !llm_expert_product(c, a->o.down[e], true, w.d_out + at * w.hidden, w.d_inner + at * w.width, m, false)) return;
     }
     llm_for_rows(p->n, w.width, weigh_rows, &w);
     for (int64_t e = 0; e < a->o.n; e++) {
-        int64_t at = p->start[e], blocks = fold_blocks(p, at, p->start[e + 1], x->rows, row_len, starts);
+        int64_t at = p->start[e], blocks = llm_expert_folds(p->slot, p->k, at, p->start[e + 1], x->rows, row_len, starts);
+        struct llm_param *down = a->o.down[e];
         say_rows(c, p, at);
-        if (blocks && !gradient(c, a->o.down[e], w.d_out + at * w.hidden, w.inner + at * w.width, starts, blocks)) return;
+        if (blocks && !llm_expert_gradient(c, down, down->grad, w.d_out + at * w.hidden, w.inner + at * w.width, starts, blocks)) return;
     }
-    llm_for_rows(p->n, w.width, act_back_rows, &w);
+    llm_expert_act_back(a->o.act, a->gate, a->up, w.d_inner, w.inner, p->n, w.width);
     for (int64_t e = 0; e < a->o.n; e++) {
-        int64_t at = p->start[e], m = p->start[e + 1] - at, blocks = fold_blocks(p, at, p->start[e + 1], x->rows, row_len, starts);
+        int64_t at = p->start[e], m = p->start[e + 1] - at, blocks = llm_expert_folds(p->slot, p->k, at, at + m, x->rows, row_len, starts);
+        struct llm_param *gate = a->o.gate[e], *up = a->o.up[e];
         const float *d_gate = w.d_inner + at * w.width, *d_up = w.inner + at * w.width;
         float *dx = w.d_out + at * w.hidden;
         if (m == 0) continue;
         say_rows(c, p, at);
-        if (!gradient(c, a->o.gate[e], d_gate, rows + at * w.hidden, starts, blocks)) return;
-        if (!gradient(c, a->o.up[e], d_up, rows + at * w.hidden, starts, blocks)) return;
-        if (!product(c, a->o.gate[e], true, d_gate, dx, m, false) || !product(c, a->o.up[e], true, d_up, dx, m, true)) return;
+        if (!llm_expert_gradient(c, gate, gate->grad, d_gate, rows + at * w.hidden, starts, blocks)) return;
+        if (!llm_expert_gradient(c, up, up->grad, d_up, rows + at * w.hidden, starts, blocks)) return;
+        if (!llm_expert_product(c, gate, true, d_gate, dx, m, false) || !llm_expert_product(c, up, true, d_up, dx, m, true)) return;
     }
     say_rows(c, NULL, 0);
     if (!llm_grad_open(c, x, &g)) return;
-    struct rows_work combine = {.p = p, .from = w.d_out, .from_stride = w.hidden, .to = g.p, .to_stride = g.stride, .cols = w.hidden, .add = g.add};
-    llm_for_rows(x->rows, w.hidden * p->k, combine_rows, &combine);
-}
-
-/* One of the experts' matrices, or of their adapters', that takes a gradient, for the node. NULL: all are frozen. */
-static struct llm_param *trained(struct llm_param *const *params, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        if (params[i]->grad) return params[i];
-        if (llm_adapter_trained(params[i])) return llm_adapter_trained(params[i]);
-    }
-    return NULL;
+    llm_places_combine(p, w.d_out, w.hidden, NULL, g.p, g.stride, x->rows, w.hidden, g.add);
 }
 
 struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *weights, const int32_t *experts,
@@ -289,17 +150,13 @@ struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct l
                            (long long)o->gate[0]->weight.k, (long long)x->rows, (long long)x->cols);
     }
     struct llm_node node = {.backward = mixture_backward, .mark = llm_arena_mark(&c->acts), .in = {x, weights},
-                            .param = {trained(o->gate, o->n), trained(o->up, o->n), trained(o->down, o->n)}};
-    int64_t slots = x->rows * weights->cols;
+                            .param = {llm_experts_trained(o->gate, o->n), llm_experts_trained(o->up, o->n), llm_experts_trained(o->down, o->n)}};
+    if (llm_mixture_is_divided(c, o)) return llm_mixture_divided(c, &node, experts, o);
     struct mixture_args a = {.o = *o, .places = {.k = weights->cols}};
     node.out = llm_tensor_create(c, x->rows, x->cols);
     bool wanted = llm_tape_wants(c, &node);
     size_t scratch = llm_arena_mark(&c->acts);
-    a.places.start = llm_op_alloc(c, o->n + 1, sizeof *a.places.start);
-    a.places.slot = llm_op_alloc(c, slots, sizeof *a.places.slot);
-    a.places.at = llm_op_alloc(c, slots, sizeof *a.places.at);
-    if (llm_ctx_failed(c)) return &c->nothing;
-    find_places(&a.places, experts, x->rows, o->n);
+    if (!llm_places_find(c, &a.places, experts, x->rows, o->n)) return &c->nothing;
     a.gate = llm_op_alloc(c, a.places.n * o->gate[0]->weight.n, sizeof *a.gate);
     a.up = llm_op_alloc(c, a.places.n * o->gate[0]->weight.n, sizeof *a.up);
     size_t kept = llm_arena_mark(&c->acts);

@@ -1,0 +1,13 @@
+/* Experts that the ranks of a group divide (expert parallelism). The rows of different ranks are of different gradient shards, which are added in an
+ * order of their own (train/shards.h). So a rank keeps the gradients of its experts apart for each rank whose rows they are of. */
+#ifndef LLM_TENSOR_EXPERTS_H
+#define LLM_TENSOR_EXPERTS_H
+
+#include "tensor/tensor.h"
+
+/* Floats from one gradient of a parameter to the next, where it has several. */
+static inline size_t llm_grad_stride(const struct llm_param *p) { return ((size_t)llm_param_count(p) + 15) / 16 * 16; }
+/* The gradient by the rows of rank `rank` of the group; that of rank 0 is p->grad itself. NULL: the expert is frozen. */
+static inline float *llm_expert_grad(const struct llm_param *p, int rank) { return p->grad ? p->grad + (size_t)rank * llm_grad_stride(p) : NULL; }
+
+#endif

@@ -1,0 +1,110 @@
+/* Experts that ranks divide (train/share.h): what they ask of a run, who has which, and their gradients by the rows of each member of a group. */
+#include <string.h>
+#include "cpu/optim.h"
+#include "model/spec/declare.h"
+#include "tensor/experts.h"
+#include "train/objective.h"
+#include "train/share_internal.h"
+
+bool llm_share_divides(const struct llm_param_spec *s)
+{
+    return s && s->stack == LLM_STACK_MAIN && s->expert >= 0;
+}
+
+/* What of the options does not go with expert parallelism; NULL: nothing. */
+static const char *obstacle(const struct llm_train_options *o, bool adapted)
+{
+    if (adapted) return "a model without an adapter";
+    if (o->gradients == LLM_GRADIENTS_INT8) return "a run without --gradients int8";
+    if (o->outer != LLM_OUTER_NONE) return "a run without --outer";
+    if (o->ema > 0) return "a run without averages (--ema)";
+    if (o->carry_state) return "a run without --carry-state";
+    if (o->tensor_parts > 1) return "a run without --tensor-parts";
+    if (o->batch_tokens > 0) return "steps of --batch rows, found --batch-tokens";
+    if (o->train.n > 0) return "a run without --train";
+    if (o->freeze.n > 0) return "a run without --freeze";
+    return NULL;
+}
+
+int llm_share_check_experts(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
+                            const struct llm_objective *objective, struct llm_err *e)
+{
+    const int64_t rows = o->batch * o->accumulate;
+    const int ep = (int)l->ep;
+    const char *other = obstacle(o, adapted);
+    if (llm_layout_experts(l) == 1) return 0;
+    if (other) return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected %s", ep, other);
+    if (c->num_experts == 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected a model with mixtures of experts, found %s", ep, c->model_type);
+    }
+    if (c->num_experts % ep != 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep to be a divisor of the model's %lld experts, found ep=%d",
+                        (long long)c->num_experts, ep);
+    }
+    if (objective->run != llm_objective_run_next) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected an objective that predicts the next token in one pass (lm, sft, prefix, fim), "
+                        "found %s", ep, objective->name);
+    }
+    /* Every rank makes the same number of passes, so that all take part in each exchange. */
+    if (o->grad_shards % n_ranks != 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected --grad-shards to be a multiple of the %lld ranks, found %lld", ep,
+                        (long long)n_ranks, (long long)o->grad_shards);
+    }
+    if (rows % o->grad_shards == 0) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected shards of equally many rows, found %lld rows (--batch × --accumulate) in %lld shards "
+                    "(--grad-shards)", ep, (long long)rows, (long long)o->grad_shards);
+}
+
+int llm_share_gradients(const struct llm_share *s, size_t i)
+{
+    return s->params[i].copies == LLM_SHARE_EXPERT ? s->ep : 1;
+}
+
+float *llm_share_member_buffers(const struct llm_share *s, size_t i, int m)
+{
+    return s->t[i].shards ? s->t[i].shards + (size_t)(m * s->member_buffers) * llm_shard_stride(s->t[i].p) : NULL;
+}
+
+/* The shards of member m of this rank's group. In a process whose group is not there, for estimates: its own. */
+static struct llm_shard_run member_run(const struct llm_share *s, int m)
+{
+    return s->comm ? llm_shard_run(s->rank - s->rank % s->ep + m, s->dp, s->run.n) : s->run;
+}
+
+void llm_share_members_init(struct llm_share *s)
+{
+    for (int m = 0; m < s->ep; m++) {
+        const int64_t n = llm_shard_buffers(member_run(s, m));
+        if (n > s->member_buffers) s->member_buffers = n;
+    }
+}
+
+void llm_share_end_shard(struct llm_share *s, size_t i, int64_t shard)
+{
+    if (s->params[i].copies != LLM_SHARE_EXPERT) {
+        llm_shard_end(&s->t[i], 1, shard, s->run);
+        return;
+    }
+    for (int m = 0; m < s->ep && s->t[i].p->grad; m++) {
+        const struct llm_shard_run run = member_run(s, m);
+        struct llm_param p = *s->t[i].p;
+        p.grad = llm_expert_grad(&p, m);
+        struct llm_trainable of_member = {.p = &p, .shards = llm_share_member_buffers(s, i, m)};
+        llm_shard_end(&of_member, 1, run.first + (shard - s->run.first), run);
+    }
+}
+
+void llm_share_clear_members(struct llm_share *s)
+{
+    for (size_t i = 0; s->ep > 1 && i < s->n_params; i++) {
+        const struct llm_param *p = s->t[i].p;
+        if (s->params[i].copies != LLM_SHARE_EXPERT || !p->grad) continue;
+        memset(llm_expert_grad(p, 1), 0, (size_t)(s->ep - 1) * llm_grad_stride(p) * sizeof *p->grad);
+    }
+}
+
+double llm_share_experts_sent(int64_t n_ranks, const struct llm_layout *l, int64_t nodes, double experts)
+{
+    const double others = (double)(n_ranks / l->ep - 1); /* that have the same experts */
+    return 4 * experts / (double)n_ranks * others * (double)(nodes * l->ep + 1);
+}
