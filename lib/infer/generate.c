@@ -642,7 +642,11 @@ static void drop(const struct llm_generate *g, struct job *j)
 {
     if (!g->dropped || !j->prompt.keep_cache) return;
     if (j->begun == 0) g->dropped(g->arg, NULL, &j->kv);
-    for (int64_t i = j->delivered; i < j->begun; i++) g->dropped(g->arg, &j->completions[i], &j->completions[i].kv);
+    for (int64_t i = j->delivered; i < j->begun; i++) {
+        struct llm_completion *c = &j->completions[i];
+        if (!c->ended) c->decode_seconds = llm_now() - c->started;
+        g->dropped(g->arg, c, &c->kv);
+    }
 }
 
 int llm_generate(const struct llm_generate *g, struct llm_err *e)
