@@ -67,7 +67,9 @@ static void check_search(const struct args *a, int owners)
     if (!searches) return;
     if (a->samples > a->beams) llm_usage(&infer_cli, "--samples: expected at most as many as --beams, and one of contrastive search");
     if (a->beams > a->batch) llm_usage(&infer_cli, "--beams: expected at most as many as -b, the tokens of a pass");
-    if (a->draft > 0 || a->draft_ngram || a->draft_model) llm_usage(&infer_cli, "a search has no drafts: expected no --draft, --draft-ngram or -max");
+    if (a->draft > 0 || a->draft_ngram || a->draft_model) {
+        llm_usage(&infer_cli, "a search has no drafts: expected no --draft, --draft-ngram or --draft-max");
+    }
     if (guided) llm_usage(&infer_cli, "a search is not guided: expected no --cfg-scale");
     if (a->memory > 0 || a->latency_target > 0) llm_usage(&infer_cli, "a search runs prompt after prompt: expected no --memory, --latency-target");
     if (a->grammar || a->regex || a->choices || a->json_schema || a->json_object) llm_usage(&infer_cli, "a search cannot follow a grammar yet");
