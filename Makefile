@@ -168,7 +168,7 @@ export TSAN_OPTIONS ?= exitcode=99
 FIXED_ADDRESSES := -fno-pie -no-pie
 # AddressSanitizer sees what these would find in kernels. Micro-kernels, in which half of the time would be spent, are optimised and left to
 # `make ubsan`; both together leave kernels of vectors to `make asan` and `make ubsan`: the scalar ones are of the same sources, and with AVX2 alone
-# the tests of programs took ten times as long.
+# tests of training and decoding took ten times as long.
 KERNEL_UNCHECKED := -fno-sanitize=null,alignment,object-size,bounds
 MICRO_UNCHECKED := -O2 -fno-sanitize=undefined
 asan ubsan tsan asan-ubsan: deps

@@ -43,8 +43,8 @@ need_plain_memory() {
     [[ -z ${SANITIZER-} ]] || skip "memory limits mean nothing under $SANITIZER"
 }
 
-# without_sanitizer COMMAND...: a training of hundreds of steps, or thousands of samples. Under a sanitizer it is left to the programs of the plain build, which give the same
-# bits ten times as fast; its first ones are taken under the sanitizer elsewhere.
+# without_sanitizer COMMAND...: a training of hundreds of steps, or thousands of samples. Under a sanitizer it is left to the programs of the plain
+# build, which give the same bits ten times as fast; its first ones are taken under the sanitizer elsewhere.
 without_sanitizer() {
     PATH=${SANITIZER:+$ROOT/bin:}$PATH "$@"
 }

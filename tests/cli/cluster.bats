@@ -21,7 +21,7 @@ block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
 }
 
 @test "mpirun by hand: a run of two ranks goes on with four; messages are timed; a script for Slurm ends, goes back to the queue and goes on" {
-    [[ -z ${SANITIZER-} ]] || skip "what the page's commands do runs under $SANITIZER in train_ranks*.bats"
+    [[ -z ${SANITIZER-} ]] || skip "what the page's commands do runs under $SANITIZER in train_ranks*.bats and bench_comm.bats"
     need_mpi
     export MPIEXEC_ALLOW_ROOT=1 OMPI_MCA_rmaps_base_oversubscribe=1
     block 1

@@ -45,7 +45,7 @@ struct llm_attn_back {
     const float *m, *inv_l, *d;    /* [64] of the queries; d = Σ dout·out */
     float scale, softcap;
     const float *bias, *keep;      /* [64][64] or NULL, rows keys */
-    int keys, queries;             /* rows and columns that are read and written: multiples of `edge` */
+    int keys, queries;             /* rows and columns that are used: multiples of `edge` */
     bool full;                     /* else key r is seen by the queries in [first[r], last[r]) */
     bool corner;                   /* no query of the first half sees a key of the second half: these elements are neither read nor written */
     uint8_t first[LLM_ATTN_TILE], last[LLM_ATTN_TILE];
