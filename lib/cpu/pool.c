@@ -321,8 +321,15 @@ void *llm_scratch_slot(int thread, enum llm_scratch_use use, size_t bytes)
 size_t llm_scratch_bytes(void)
 {
     size_t sum = 0;
-    for (int i = 0; i < LLM_MAX_THREADS; i++)
-        for (int s = 0; s < LLM_SCRATCH_SLOTS; s++) sum += scratch[i][s].asked;
+    for (int s = 0; s < LLM_SCRATCH_SLOTS; s++) {
+        size_t largest = 0, asked = 0;
+        for (int i = 0; i < LLM_MAX_THREADS; i++) {
+            if (scratch[i][s].asked > largest) largest = scratch[i][s].asked;
+            asked += scratch[i][s].asked;
+        }
+        // which threads have had a piece so far is chance: any of them may have one later
+        sum += s == LLM_SCRATCH_CALL ? asked : largest * (size_t)llm_pool_threads();
+    }
     return sum;
 }
 

@@ -26,7 +26,7 @@ void llm_pool_set_poll(void (*poll)(void *arg), void *arg);
 
 /* Per-thread scratch that grows and is kept: at least `bytes`, 64-byte aligned, content undefined. NULL when memory is short. */
 void *llm_scratch(int thread, size_t bytes);
-/* Bytes of scratch requested so far, over all threads. */
+/* Bytes of scratch that pieces like those so far can take, over all threads, whichever threads ran them. */
 size_t llm_scratch_bytes(void);
 /* Frees all threads' scratch; never while pieces run. */
 void llm_scratch_release(void);
