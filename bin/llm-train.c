@@ -181,7 +181,8 @@ static const struct llm_opt options[] = {
     {0, NULL, NULL, "Many machines:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "shard", "LAYOUT",
      "divide the run among the ranks of mpirun or srun: dp=RANKS,zero=Z; zero=1 divides the moments, 2 gradients, 3 weights, too; tp=RANKS divides "
-     "the --tensor-parts; ep=RANKS divides the experts; pp=STAGES divides the layers, schedule=1f1b or gpipe [all ranks, zero=0]",
+     "the --tensor-parts; ep=RANKS divides the experts; pp=STAGES divides the layers, schedule=1f1b or gpipe; auto chooses "
+     "by a model of time and memory [all ranks, zero=0]",
      LLM_STR, offsetof(struct args, shard), 0, 0, NULL},
     {0, "snapshot", "FOLDER", "keep a snapshot of the newest step in each machine's FOLDER (/dev/shm): --resume survives the loss of one machine",
      LLM_STR, offsetof(struct args, snapshot), 0, 0, NULL},
@@ -310,7 +311,8 @@ int main(int argc, char **argv)
     if (a.teach.lag > 0) llm_option_set_word(&a.o, "off-policy", true);
     if (a.profile) llm_profile_start();
     int failed = begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
-    failed = llm_comm_agree(run.trainer.comm, failed ? -1 : 0, NULL, &e) < 0 || llm_trainer_same(&run.trainer, &e) < 0;
+    const bool agreed = failed && llm_comm_failed(run.trainer.comm);
+    failed = agreed || llm_comm_agree(run.trainer.comm, failed ? -1 : 0, NULL, &e) < 0 || llm_trainer_same(&run.trainer, &e) < 0;
     bool trains = !a.plan && !a.gradcheck && !a.coordcheck && !a.show;
     if (!failed && trains) llm_signals_catch(); /* until here there is nothing to save */
     llm_signals_hold(run.trainer.comm != NULL); /* a step takes account of what any rank has caught */

@@ -11,6 +11,7 @@
 #include "model/config/preset.h"
 #include "model/weights/lora.h"
 #include "train/gradcheck.h"
+#include "train/metrics.h"
 #include "train/plan.h"
 
 bool llm_run_is_ngram(const struct args *a)
@@ -306,12 +307,17 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
         llm_train_data_release(&d);
         return -1;
     }
-    r->model = NULL; /* the trainer's from here on */
     struct llm_train_options o = a->o;
+    struct llm_plan_trials trials = {0};
     if (a->gradcheck) o.precision = LLM_COMPUTE_F32;
     if (a->init) fit_context(&o, m, &d);
     const char *fixed = llm_objectives[o.objective]->init_option;
     if (fixed && a->init && !llm_option_given(&o, fixed)) llm_option_set_text(&o, fixed, a->init);
+    if (llm_run_choose(r, &m->config, m, &o, &trials, e) < 0) {
+        llm_train_data_release(&d);
+        return -1;
+    }
+    r->model = NULL; /* the trainer's from here on */
     if (llm_trainer_init(&r->trainer, &o, m, &d, e) < 0) return -1;
     return a->resume && llm_state_restore(&r->trainer, e) < 0 ? llm_in(e, "%s", a->resume) : 0;
 }
@@ -343,7 +349,11 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     struct llm_trainer *t = &r->trainer;
     if (a->plan) {
         struct llm_plan plan;
-        return llm_plan_make(&plan, &r->config, r->model, &a->o, &t->layout, e) < 0 ? -1 : llm_plan_print(&plan, llm_table_form(&a->common), e);
+        struct llm_plan_trials trials = {0};
+        if (llm_run_choose(r, &r->config, r->model, &a->o, &trials, e) < 0) return -1;
+        if (llm_plan_make(&plan, &r->config, r->model, &a->o, &t->layout, &trials, e) < 0) return -1;
+        plan.peak = llm_measured_peak((enum llm_compute)a->o.precision);
+        return llm_plan_print(&plan, llm_table_form(&a->common), e);
     }
     if (a->gradcheck) return llm_gradcheck_print(t, llm_table_form(&a->common), e);
     if (a->show > 0) return llm_run_show(t, a, e);

@@ -4,6 +4,7 @@
 
 #include "base/cli.h"
 #include "model/weights/format.h"
+#include "train/plan.h"
 #include "train/teach.h"
 
 struct args {
@@ -97,6 +98,10 @@ int llm_run_key(const struct llm_cli *cli, const struct args *a, const struct ar
 /* --sweep: prints the commands of its runs, called `program`. Right after llm_cli_parse. */
 int llm_run_sweep(const struct llm_cli *cli, const struct args *a, const char *program, const char *const *data, size_t n_data, struct llm_err *e)
     LLM_MUST_CHECK;
+/* With --shard auto: the ranks agree on the layout of r->trainer, for a model of configuration `c` (llm_layout_choose). Collective; every rank that
+ * has failed before calls llm_comm_agree instead. 0 or -1, on all ranks. */
+int llm_run_choose(struct llm_run *r, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
+                   struct llm_plan_trials *trials, struct llm_err *e) LLM_MUST_CHECK;
 void llm_run_release(struct llm_run *r);
 
 /* ---- ranks.c ---- */

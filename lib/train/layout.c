@@ -5,6 +5,7 @@
 #include "base/cli.h"
 #include "train/share.h"
 
+#define AUTO "auto,ranks=RANKS,memory=BYTES,flops=RATE,bandwidth=RATE,latency=SECONDS"
 #define FORM "dp=RANKS,zero=0|1|2|3,tp=RANKS,ep=RANKS,pp=STAGES,schedule=1f1b|gpipe"
 enum { HIGHEST_ZERO = 3 };
 
@@ -48,6 +49,32 @@ static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected " FORM ", found '%s'", pair);
 }
 
+/* A word beside "auto". */
+static int read_reckoning(struct llm_layout *l, const char *word, struct llm_err *e)
+{
+    const struct { const char *name; double *to, least; } rates[] = {
+        {"flops", &l->costs.flops, 1}, {"bandwidth", &l->costs.bandwidth, 1}, {"latency", &l->costs.latency, 0}};
+    const char *sign = strchr(word, '=');
+    int64_t v;
+    double x;
+    if (strncmp(word, "ranks=", 6) == 0 && llm_parse_int(sign + 1, &v) == 0 && v > 0 && v <= LLM_COMM_MAX_RANKS) {
+        l->ranks = v;
+        return 0;
+    }
+    if (strncmp(word, "memory=", 7) == 0 && llm_parse_size(sign + 1, &v) == 0 && v > 0) {
+        l->costs.memory = (double)v;
+        return 0;
+    }
+    for (size_t i = 0; sign && i < sizeof rates / sizeof *rates; i++) {
+        const size_t n = strlen(rates[i].name);
+        if ((size_t)(sign - word) != n || strncmp(word, rates[i].name, n) != 0) continue;
+        if (llm_parse_real(sign + 1, &x) < 0 || !(x >= rates[i].least && x <= 1e30)) break;
+        *rates[i].to = x;
+        return 0;
+    }
+    return llm_fail(e, LLM_EX_USAGE, "--shard: expected " AUTO ", found '%s'", word);
+}
+
 static int check_experts(const struct llm_layout *l, struct llm_err *e)
 {
     const bool cut = llm_layout_stages(l) > 1;
@@ -63,12 +90,17 @@ static int check_experts(const struct llm_layout *l, struct llm_err *e)
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
 {
     char copy[200];
-    *l = (struct llm_layout){.zero = -1};
+    *l = (struct llm_layout){.zero = -1, .costs = {.latency = -1}};
     if (strlen(text) >= sizeof copy) return llm_fail(e, LLM_EX_USAGE, "--shard: expected " FORM ", found a longer text");
     memcpy(copy, text, strlen(text) + 1);
     for (char *at = copy, *end; at; at = end) {
         if ((end = strchr(at, ','))) *end++ = 0;
-        if (read_pair(l, at, e) < 0) return -1;
+        if (at == copy && strcmp(at, "auto") == 0) l->automatic = true;
+        else if ((l->automatic ? read_reckoning : read_pair)(l, at, e) < 0) return -1;
+    }
+    if (l->automatic) {
+        l->zero = 0;
+        return 0;
     }
     if (llm_layout_stages(l) == 1 && l->gpipe) return llm_fail(e, LLM_EX_USAGE, "--shard: expected schedule=gpipe beside pp, found it alone");
     const bool lanes = llm_layout_lanes(l) > 1, experts = llm_layout_experts(l) > 1; /* whose ranks divide their moments among the replicas */
@@ -79,10 +111,21 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
     return llm_fail(e, LLM_EX_USAGE, "--shard: %s=%d: expected zero=1, found zero=%d", cut ? "pp" : "tp", (int)(cut ? l->pp : l->tp), (int)l->zero);
 }
 
+void llm_layout_text(const struct llm_layout *l, char text[LLM_LAYOUT_TEXT])
+{
+    const struct { const char *name; int64_t v; } words[] = {{"tp", l->tp}, {"ep", l->ep}, {"pp", l->pp}};
+    int n = snprintf(text, LLM_LAYOUT_TEXT, "dp=%d,zero=%d", (int)(l->dp > 0 ? l->dp : 1), (int)l->zero);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (words[i].v > 1) n += snprintf(text + n, (size_t)(LLM_LAYOUT_TEXT - n), ",%s=%d", words[i].name, (int)words[i].v);
+    }
+    if (l->gpipe) snprintf(text + n, (size_t)(LLM_LAYOUT_TEXT - n), ",schedule=gpipe");
+}
+
 int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e)
 {
-    const int64_t lanes = llm_layout_experts(l) * llm_layout_lanes(l), wanted = l->dp > 0 ? l->dp * llm_layout_lanes(l) : lanes;
-    if (l->dp == 0 ? n_ranks % lanes == 0 : n_ranks == wanted) return 0;
+    const int64_t lanes = llm_layout_experts(l) * llm_layout_lanes(l), dp = l->automatic ? l->ranks : l->dp;
+    const int64_t wanted = dp > 0 ? dp * llm_layout_lanes(l) : lanes;
+    if (dp == 0 ? n_ranks % lanes == 0 : n_ranks == wanted) return 0;
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected a launcher that starts %lld ranks (mpirun -n %lld)%s, found %d rank%s", (long long)wanted,
-                    (long long)wanted, l->dp == 0 ? ", or a multiple" : "", n_ranks, n_ranks == 1 ? "" : "s");
+                    (long long)wanted, dp == 0 ? ", or a multiple" : "", n_ranks, n_ranks == 1 ? "" : "s");
 }

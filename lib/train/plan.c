@@ -9,15 +9,11 @@
 #include "model/spec/block.h"
 #include "model/weights/lora.h"
 #include "model/weights/slices.h"
-#include "train/metrics.h"
 #include "train/shards.h"
 #include "train/stages.h"
 
-/* Peak of the stacks of activations and the time of a step, with `layers` layers. */
-struct sample { double bytes, moments, averages, uses, forms, scratch, seconds, shared, grads; }; /* shared, grads: of bytes, arenas of that name */
-
 /* Moments, averages, further accumulators and packed forms of all parameters, and scratch of products and updates. */
-static void add_state(const struct llm_trainer *t, struct sample *s)
+static void add_state(const struct llm_trainer *t, struct llm_plan_sample *s)
 {
     for (size_t i = 0; i < t->n_params; i++) {
         double bytes = 4 * (double)llm_param_count(t->params[i].p);
@@ -130,7 +126,7 @@ static void fit_patterns(struct llm_train_options *o, const struct llm_model *m)
 }
 
 static int try_layers(const struct llm_config *c, const struct llm_model *of, const struct llm_train_options *o,
-                      const struct llm_layout *l, int64_t layers, struct sample *s, struct llm_err *e)
+                      const struct llm_layout *l, int64_t layers, struct llm_plan_sample *s, struct llm_err *e)
 {
     struct llm_config small = *c;
     struct llm_train_options options = *o;
@@ -158,12 +154,31 @@ static int try_layers(const struct llm_config *c, const struct llm_model *of, co
     int got = m ? llm_trainer_init(&t, &options, m, &none, e) : -1;
     for (int i = 0; got == 0 && i < 2; i++) { /* the first touches memory */
         got = llm_trainer_step(&t, &r, e);
-        if (got == 0) *s = (struct sample){.bytes = r.activation_bytes, .seconds = r.seconds, .shared = (double)t.ctx.shared_arena.peak,
+        if (got == 0) *s = (struct llm_plan_sample){.bytes = r.activation_bytes, .seconds = r.seconds, .shared = (double)t.ctx.shared_arena.peak,
                                            .grads = (double)t.ctx.grads.peak};
     }
     if (got == 0) add_state(&t, s);
     if (m) llm_trainer_release(&t);
     return got;
+}
+
+/* The same, unless it was tried before; zeros without `trials`. */
+static int sample_layers(struct llm_plan_trials *trials, const struct llm_config *c, const struct llm_model *of, const struct llm_train_options *o,
+                         const struct llm_layout *l, int64_t layers, struct llm_plan_sample *s, struct llm_err *e)
+{
+    const size_t room = trials ? sizeof trials->v / sizeof *trials->v : 0;
+    const int64_t members = llm_layout_members(l), experts = llm_layout_experts(l);
+    *s = (struct llm_plan_sample){.bytes = 0};
+    for (size_t i = 0; trials && i < trials->n; i++) {
+        const struct llm_plan_trial *k = &trials->v[i];
+        if (k->layers != layers || k->members != members || k->experts != experts) continue;
+        *s = k->s;
+        return 0;
+    }
+    if (!trials) return 0;
+    if (try_layers(c, of, o, l, layers, s, e) < 0) return -1;
+    if (trials->n < room) trials->v[trials->n++] = (struct llm_plan_trial){layers, members, experts, *s};
+    return 0;
 }
 
 /* What is measured of the layers of the model, as a straight line: the first `few` take `at`, and each further one `each`. */
@@ -199,6 +214,26 @@ static double sent_to_experts(const struct llm_config *c, const struct llm_train
     return 4 * slots * mixtures(c) * ((o->checkpoint_every > 0 ? 4 : 2) * hidden + 3 * hidden + 3);
 }
 
+/* p->work and p->messages, from the FLOPs of a step. */
+static int add_work(struct llm_plan *p, const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, struct llm_err *e)
+{
+    const int64_t dp = l->dp > 0 ? l->dp : llm_layout_experts(l), parts = llm_train_options_parts(o), n = llm_layout_stages(l);
+    const int64_t most = llm_shard_rows(dp, parts), rows = llm_shard_rows(parts, o->batch * o->accumulate); /* of a part */
+    const int64_t context = o->context ? o->context : llm_config_default_context(c);
+    const double passes = (double)most * ceil((double)rows / (double)o->batch), layers = (double)c->num_hidden_layers;
+    const double others = (double)dp - 1, members = (double)llm_layout_members(l), ep = (double)llm_layout_experts(l);
+    const double groups = ceil(layers / (double)llm_share_group_layers(c, o)) / (double)n + 1;
+    int64_t first[LLM_PLAN_MAX_STAGES + 1];
+    double stage = 1;
+    if (n > 1 && (llm_stages_cut(c, context, n, first, e) < 0 || llm_stages_most(c, context, n, first, &stage, e) < 0)) return -1;
+    p->work = p->flops_per_step * (double)most / (double)parts / members * stage * (passes + (double)n - 1) / passes;
+    p->messages = others * groups * (l->zero < 2 ? 2 : l->zero == 2 ? (double)most + 1 : 3 * (double)most + 1);
+    if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
+    p->messages += passes * ((members - 1) * (layers / (double)n * (o->checkpoint_every > 0 ? 6 : 4) + 2) + (n > 2 ? 4 : n > 1 ? 2 : 0)
+                             + (ep - 1) * 5 * mixtures(c));
+    return 0;
+}
+
 /* llm_share_cost of ranks that divide experts: each has the weights of its own, and their gradients for each member of its group. */
 static struct llm_share_cost cost_with_experts(const struct trained *t, int64_t ranks, const struct llm_layout *l, const struct llm_train_options *o)
 {
@@ -225,9 +260,6 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
     int64_t first[LLM_PLAN_MAX_STAGES + 1];
     struct llm_plan most = {.total = -1};
     double slowest = 0;
-    if (n > LLM_PLAN_MAX_STAGES) {
-        return llm_fail(e, LLM_EX_USAGE, "--plan --shard: expected at most pp=%d, found pp=%lld", LLM_PLAN_MAX_STAGES, (long long)n);
-    }
     if (llm_stages_cut(c, context, n, first, e) < 0) return -1;
     p->n_stages = n;
     for (int64_t k = 0; k < n; k++) {
@@ -266,24 +298,29 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
 }
 
 int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *given,
-                  const struct llm_layout *l, struct llm_err *e)
+                  const struct llm_layout *l, struct llm_plan_trials *trials, struct llm_err *e)
 {
     const bool cut = llm_layout_stages(l) > 1;
     const int64_t members = llm_layout_members(l);
     const int64_t ep = llm_layout_experts(l), ranks = l->dp > 0 && !cut ? l->dp : ep; /* a pipeline is planned stage by stage below */
     const double program = 16e6;
-    struct llm_train_options placed = *given;
+    struct llm_train_options placed = *given, rows_of;
     const struct llm_train_options *const o = &placed;
     llm_train_options_outer(&placed);
     if (llm_train_options_place_tokens(&placed, placed.context ? placed.context : llm_config_default_context(c), false, e) < 0) return -1;
-    struct sample one, two;
+    rows_of = placed;
+    if (llm_objective_documents(llm_objectives[given->objective], given)) rows_of.batch_tokens = given->batch_tokens; /* as a run has it */
+    struct llm_plan_sample one, two;
     struct llm_cost_row rows[32];
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
-    if (llm_share_check_experts(ranks, l, o, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
-    if (llm_share_check(cut && l->dp > 0 ? l->dp : ranks, l, o, e) < 0) return -1;
+    if (llm_share_check_experts(ranks, l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
+    if (llm_share_check(cut && l->dp > 0 ? l->dp : ranks, l, &rows_of, e) < 0) return -1;
     if (llm_model_check_slices(c, o->tensor_parts, e) < 0 || llm_share_check_members(l, o, e) < 0) return -1;
+    if (l->pp > LLM_PLAN_MAX_STAGES) {
+        return llm_fail(e, LLM_EX_USAGE, "--plan --shard: expected at most pp=%d, found pp=%lld", LLM_PLAN_MAX_STAGES, (long long)l->pp);
+    }
     if (cut && llm_stages_check(llm_objectives[o->objective], m && m->lora, l, e) < 0) return -1;
     int64_t context = o->context ? o->context : llm_config_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), attention = 0, collected = 0, stored_moments = 0;
@@ -295,9 +332,9 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     } else if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
     if (llm_shard_check(o, llm_objective_by_pass(llm_objectives[o->objective], c), e) < 0) return -1;
     if (count_trained(&whole, c, m, o, NULL, 1, e) < 0 || count_trained(&trained, c, m, o, NULL, members, e) < 0) return -1;
-    if (try_layers(c, m, o, l, few, &one, e) < 0) return -1;
+    if (sample_layers(trials, c, m, o, l, few, &one, e) < 0) return -1;
     if (few == c->num_hidden_layers) two = one;
-    else if (try_layers(c, m, o, l, more, &two, e) < 0) return -1;
+    else if (sample_layers(trials, c, m, o, l, more, &two, e) < 0) return -1;
     size_t n_rows = llm_model_cost(c, context / 2, rows, sizeof rows / sizeof *rows); /* a causal token sees half on average */
     for (size_t i = 0; i < n_rows; i++) {
         if (rows[i].unit == LLM_UNIT_ATTENTION) attention = rows[i].flops_forward - 2 * rows[i].params;
@@ -312,8 +349,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
                            .gradients = shared.gradients + (c->tie_word_embeddings && trained.embedding ? looked_up : 0) + two.uses,
                            .moments = trained.all && ep == 1 ? one.moments + steps * (two.moments - one.moments) : trained.moments,
                            .averages = o->ema > 0 ? 4 * trained.params : 0,
-                           .tokens_per_step = tokens,
-                           .peak = llm_measured_peak((enum llm_compute)o->precision)};
+                           .tokens_per_step = tokens};
     if (ranks > 1) {
         const int64_t parts = llm_train_options_parts(o);
         const double own = (double)llm_shard_rows(ranks, parts) / (double)parts; /* of a step's shards, at most */
@@ -345,6 +381,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         p->sent /= (double)o->inner_steps;
     }
     p->flops_per_step = p->tokens_per_step * (4 * llm_model_active_params(c) + 2 * whole.active + 3 * attention);
+    if (add_work(p, c, o, l, e) < 0) return -1;
     double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
     const double passes = (double)o->accumulate / (double)(o->accumulate < PASSES ? o->accumulate : PASSES);
     if (cut) {

@@ -16,12 +16,28 @@ struct llm_plan {
     double ranks, nodes, sent;                /* ranks 0: one; sums of shards that a rank sends in a step, and all bytes that it sends */
     int64_t n_stages;                         /* 0: one. The numbers above are those of the stage that takes most memory */
     struct llm_plan_stage { int64_t layers; double bytes; } stages[LLM_PLAN_MAX_STAGES];
-    double peak;                              /* FLOP/s of products, measured */
+    double peak;                              /* FLOP/s of products, measured by the caller */
+    double work, messages;                    /* of a step: FLOPs of the rank that has most, with those that it could make while it waits for other
+                                               * stages; messages that it sends one after another */
+};
+/* The memory and time of a step of a model with few layers, by these and by what of the layout they depend on. Zero-initialise. */
+struct llm_plan_sample { double bytes, moments, averages, uses, forms, scratch, seconds, shared, grads; };
+struct llm_plan_trials {
+    size_t n;
+    struct llm_plan_trial { int64_t layers, members, experts; struct llm_plan_sample s; } v[16];
 };
 /* What one rank of the layout takes, the one that takes most; its time is without messages.
- * `m`: the model that the run begins from, whose frozen parameters stay in their types; NULL: a new one. */
+ * `m`: the model that the run begins from, whose frozen parameters stay in their types; NULL: a new one. `trials`: of the same model and options;
+ * NULL: no steps are made, and activations, what depends on them, and seconds are wrong. LLM_EX_USAGE: what a run would refuse. */
 int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
-                  const struct llm_layout *l, struct llm_err *e) LLM_MUST_CHECK;
+                  const struct llm_layout *l, struct llm_plan_trials *trials, struct llm_err *e) LLM_MUST_CHECK;
+/* The costs with what was not given: memory as here, rates of a usual machine. */
+struct llm_layout_costs llm_layout_costs_all(const struct llm_layout_costs *given, double memory);
+/* The layout of l->ranks ranks that the run allows, whose memory is within `costs`, and whose step takes the least time by the FLOPs of the rank that
+ * has most and by its messages, of which none is hidden: *l becomes it. Of equal ones the least zero, then the least ep, then the fewest ranks a
+ * replica. Nothing that a clock measures has a say. A line says which it is. 0 or -1 (LLM_EX_USAGE: no layout suits, or none fits). */
+int llm_layout_choose(struct llm_layout *l, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
+                      const struct llm_layout_costs *costs, struct llm_plan_trials *trials, struct llm_err *e) LLM_MUST_CHECK;
 /* To standard output: a line "name, value" for each number, or one JSON object. */
 int llm_plan_print(const struct llm_plan *p, enum llm_table_form form, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -40,6 +40,11 @@
 #include "train/optim.h"
 #include "train/shards.h"
 
+/* What "auto" reckons with; 0, or of latency -1: not given. */
+struct llm_layout_costs {
+    double memory;                  /* bytes that a rank may take */
+    double flops, bandwidth, latency; /* FLOP/s of a rank; bytes a second that it sends; seconds of a message */
+};
 /* How a run is divided among ranks: what --shard says. */
 struct llm_layout {
     int64_t dp, zero;               /* dp 0: as many replicas as the ranks make */
@@ -47,6 +52,9 @@ struct llm_layout {
     int64_t tp;                     /* ranks that have the slices of cut matrices; 0 or 1: one has all */
     int64_t ep;                     /* ranks, of those of dp, that divide the experts of mixtures; 0 or 1: each has all */
     bool gpipe;                     /* all forward passes of a step before the first backward pass; else 1F1B */
+    bool automatic;                 /* "auto": llm_layout_choose (train/plan.h) finds what is above */
+    int64_t ranks;                  /* with it: how many there are; 0: those of the launcher */
+    struct llm_layout_costs costs;
 };
 static inline int64_t llm_layout_stages(const struct llm_layout *l) { return l->pp > 1 ? l->pp : 1; }
 static inline int64_t llm_layout_members(const struct llm_layout *l) { return l->tp > 1 ? l->tp : 1; }
@@ -55,12 +63,17 @@ static inline int64_t llm_layout_experts(const struct llm_layout *l) { return l-
 static inline int64_t llm_layout_lanes(const struct llm_layout *l) { return llm_layout_stages(l) * llm_layout_members(l); }
 /* "dp=4,zero=1". -1: `e` names what is not understood, or not built. */
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e) LLM_MUST_CHECK;
+/* What llm_layout_read reads, of a layout that is not automatic. */
+enum { LLM_LAYOUT_TEXT = 100 };
+void llm_layout_text(const struct llm_layout *l, char text[LLM_LAYOUT_TEXT]);
 /* Whether the layout fits n_ranks ranks. 0 or -1 (LLM_EX_USAGE). */
 int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Divides the layers of the main stack into stages of about the same cost: the FLOPs of texts of `context` tokens, the last stage's with the head.
  * Layers that must run together stay together. first [pp + 1]: the first layer of each stage, then the number of layers. 0 or -1 (LLM_EX_USAGE). */
 int llm_stages_cut(const struct llm_config *c, int64_t context, int64_t pp, int64_t *first, struct llm_err *e) LLM_MUST_CHECK;
+/* The share of the model's FLOPs that the most expensive of these stages has. 0 or -1. */
+int llm_stages_most(const struct llm_config *c, int64_t context, int64_t pp, const int64_t *first, double *share, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Whether the members of a tensor-parallel group can divide the run's slices. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check_members(const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;

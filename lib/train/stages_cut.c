@@ -65,6 +65,21 @@ static void divide(const double *before, double head, int64_t n, int64_t pp, dou
     }
 }
 
+int llm_stages_most(const struct llm_config *c, int64_t context, int64_t pp, const int64_t *first, double *share, struct llm_err *e)
+{
+    double head = 0, most = 0, all = 0, *cost = llm_calloc((size_t)c->num_hidden_layers, sizeof *cost, "stages", e);
+    const int got = cost ? add_costs(c, context / 2, cost, &head, e) : -1;
+    for (int64_t k = 0; k < pp && got == 0; k++) {
+        double stage = k == pp - 1 ? head : 0;
+        for (int64_t l = first[k]; l < first[k + 1]; l++) stage += cost[l];
+        most = stage > most ? stage : most;
+        all += stage;
+    }
+    *share = all > 0 ? most / all : 1;
+    free(cost);
+    return got;
+}
+
 int llm_stages_cut(const struct llm_config *c, int64_t context, int64_t pp, int64_t *first, struct llm_err *e)
 {
     const int64_t layers = c->num_hidden_layers, together = llm_config_together(c), n = (layers + together - 1) / together;

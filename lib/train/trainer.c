@@ -13,7 +13,7 @@
 #include "train/shards.h"
 #include "train/trainer_internal.h"
 
-static size_t memory_bytes(void)
+size_t llm_machine_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)16 << 30;
@@ -137,7 +137,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     int64_t losses = t->rows.room_tokens > t->eval_rows.room_tokens ? t->rows.room_tokens : t->eval_rows.room_tokens;
     t->token_loss = llm_calloc((size_t)losses, sizeof *t->token_loss, "losses", e);
     if (!t->token_loss) return -1;
-    size_t limit = memory_bytes();
+    size_t limit = llm_machine_memory();
     if (llm_ctx_init(&t->ctx, limit, limit, true, e) < 0) return -1;
     t->eval_ctx.acts = t->ctx.acts; /* one memory, in turns: between steps no activations are kept */
     t->ctx.compute = t->eval_ctx.compute = (enum llm_compute)t->o.precision;

@@ -1,0 +1,118 @@
+/* --shard auto: the layout that takes the least time by train/plan.h's model, of those that a run allows and whose memory suffices. */
+#include <math.h>
+#include <stdlib.h>
+#include "base/buf.h"
+#include "base/log.h"
+#include "train/objective.h"
+#include "train/plan.h"
+
+enum { ONCE_A_PASS = 2, ALL_ZEROS = 4 }; /* values of zero: the least that needs an objective which runs the model once a pass; how many there are */
+
+struct candidates {
+    struct candidate { struct llm_layout l; double seconds; bool tried; } *v;
+    size_t n, room;
+    struct llm_err refused;     /* of the first that a run refuses */
+};
+
+/* What all candidates are of. */
+struct run {
+    const struct llm_config *c;
+    const struct llm_model *m;
+    const struct llm_train_options *o;
+    const struct llm_layout_costs *costs;
+    struct llm_plan_trials *trials;
+};
+
+struct llm_layout_costs llm_layout_costs_all(const struct llm_layout_costs *given, double memory)
+{
+    return (struct llm_layout_costs){.memory = given->memory > 0 ? given->memory : memory,
+                                     .flops = given->flops > 0 ? given->flops : 1e11,
+                                     .bandwidth = given->bandwidth > 0 ? given->bandwidth : 1e9,
+                                     .latency = given->latency >= 0 ? given->latency : 2e-5};
+}
+
+/* Adds a layout, unless a run would refuse it. 0 or -1. */
+static int consider(struct candidates *k, const struct run *r, const struct llm_layout *l, struct llm_err *e)
+{
+    struct llm_plan p;
+    struct llm_err why;
+    if (l->zero >= ONCE_A_PASS && llm_objectives[r->o->objective]->run != llm_objective_run_next) return 0;
+    if (llm_plan_make(&p, r->c, r->m, r->o, l, NULL, &why) < 0) {
+        if (why.status != LLM_EX_USAGE) {
+            *e = why;
+            return -1;
+        }
+        if (k->refused.status == 0) k->refused = why;
+        return 0;
+    }
+    if (llm_grow((void **)&k->v, &k->room, k->n + 1, sizeof *k->v, e) < 0) return -1;
+    k->v[k->n++] = (struct candidate){*l, p.work / r->costs->flops + p.sent / r->costs->bandwidth + p.messages * r->costs->latency, false};
+    return 0;
+}
+
+/* All layouts of so many ranks, the simplest first. */
+static int list(struct candidates *k, const struct run *r, int64_t ranks, struct llm_err *e)
+{
+    int got = 0;
+    for (int64_t zero = 0; zero < ALL_ZEROS && got == 0; zero++) got = consider(k, r, &(struct llm_layout){.dp = ranks, .zero = zero}, e);
+    for (int64_t ep = 2; ep <= ranks && r->c->num_experts > 0 && got == 0; ep++) {
+        if (ranks % ep == 0) got = consider(k, r, &(struct llm_layout){.dp = ranks, .zero = 1, .ep = ep}, e);
+    }
+    for (int64_t lanes = 2; lanes <= ranks; lanes++) {
+        for (int64_t tp = lanes; tp >= 1 && ranks % lanes == 0 && got == 0; tp--) {
+            if (lanes % tp != 0 || lanes / tp > LLM_PLAN_MAX_STAGES) continue;
+            got = consider(k, r, &(struct llm_layout){.dp = ranks / lanes, .zero = 1, .tp = tp, .pp = lanes / tp}, e);
+        }
+    }
+    return got;
+}
+
+/* The first of the fastest that were not tried yet; NULL: all were. */
+static struct candidate *next(struct candidates *k)
+{
+    struct candidate *best = NULL;
+    for (size_t i = 0; i < k->n; i++) {
+        if (!k->v[i].tried && (!best || k->v[i].seconds < best->seconds)) best = &k->v[i];
+    }
+    return best;
+}
+
+static int choose(struct candidates *k, const struct run *r, int64_t ranks, struct llm_layout *l, struct llm_err *e)
+{
+    char text[LLM_LAYOUT_TEXT];
+    double least = INFINITY;
+    struct llm_layout smallest = {.dp = ranks};
+    struct llm_plan p;
+    for (struct candidate *at; (at = next(k)); at->tried = true) {
+        if (llm_plan_make(&p, r->c, r->m, r->o, &at->l, r->trials, e) < 0) return -1;
+        if (p.total < least) smallest = at->l;
+        least = fmin(p.total, least);
+        if (p.total > r->costs->memory) continue;
+        *l = at->l;
+        llm_layout_text(l, text);
+        llm_note("--shard %s: the fastest of %zu possible for %lld ranks, by estimate %.3g s a step and %.1f MB a rank", text, k->n, (long long)ranks,
+                 at->seconds, p.total / 1e6);
+        return 0;
+    }
+    llm_layout_text(&smallest, text);
+    return llm_fail(e, LLM_EX_USAGE, "--shard auto: expected a layout of %lld ranks that takes at most %.1f MB a rank (memory), found that %s, the "
+                    "smallest, takes %.1f MB", (long long)ranks, r->costs->memory / 1e6, text, least / 1e6);
+}
+
+int llm_layout_choose(struct llm_layout *l, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
+                      const struct llm_layout_costs *costs, struct llm_plan_trials *trials, struct llm_err *e)
+{
+    struct llm_train_options once = *o;
+    const struct run r = {c, m, &once, costs, trials};
+    struct candidates k = {.n = 0};
+    const int64_t ranks = l->ranks;
+    once.epochs = 0; /* how many steps there are makes no difference */
+    int got = list(&k, &r, ranks, e);
+    if (got == 0 && k.n == 0) {
+        *e = k.refused;
+        got = llm_in(e, "--shard auto: no layout of %lld ranks suits the run, the simplest because of", (long long)ranks);
+    }
+    if (got == 0) got = choose(&k, &r, ranks, l, e);
+    free(k.v);
+    return got;
+}
