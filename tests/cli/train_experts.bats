@@ -70,6 +70,7 @@ deepseek() {
         assert_equal "$stderr" "llm-train: --shard: $1"
     }
     refused "ep=2: expected zero=1, found zero=0" "${moe[@]}" --shard ep=2,zero=0
+    refused "ep=2: expected zero=1, found zero=2" "${moe[@]}" --shard ep=2,zero=2
     refused "ep=2: expected zero=1, found zero=3" "${moe[@]}" --shard ep=2,zero=3
     refused "ep=2: expected tp=1, found tp=2" "${moe[@]}" --shard ep=2,tp=2
     refused "ep=2: expected pp=1, found pp=3" "${moe[@]}" --shard ep=2,pp=3
@@ -86,6 +87,9 @@ deepseek() {
     planned "ep=2: expected --grad-shards to be a multiple of the 2 ranks, found 3" "${moe[@]}" --grad-shards 3
     planned "ep=2: expected shards of equally many rows, found 4 rows (--batch × --accumulate) in 6 shards (--grad-shards)" "${moe[@]}" --grad-shards 6
     planned "ep=2: expected a run without --gradients int8" "${moe[@]}" --gradients int8
+    planned "ep=2: expected a run without --outer" "${moe[@]}" --outer diloco --replicas 2
+    planned "ep=2: expected a run without --carry-state" "${moe[@]}" --carry-state
+    planned "ep=2: expected steps of --batch rows, found --batch-tokens" "${moe[@]}" --objective sft --batch-tokens 96
     planned "ep=2: expected a run without averages (--ema)" "${moe[@]}" --ema .9
     planned "ep=2: expected a run without --tensor-parts" "${moe[@]}" --tensor-parts 2
     planned "ep=2: expected a run without --train" "${moe[@]}" --train '*norm*'
@@ -93,6 +97,11 @@ deepseek() {
     planned "ep=2: expected an objective that predicts the next token in one pass (lm, sft, prefix, fim), found dpo" "${moe[@]}" --objective dpo
     need_mpi
     refused "ep=2: expected --grad-shards to be a multiple of the 2 ranks, found 3" ranks 2 "${moe[@]}" --grad-shards 3 --shard ep=2
+    refused "ep=2: expected a run without --outer" ranks 2 "${moe[@]}" --outer diloco --replicas 2 --inner-steps 1 --shard ep=2
+    llm-tokenize train --model byte --special '<|im_start|>' --special '<|im_end|>' --special '</s>' -o chat.json /dev/null
+    for ((i = 0; i < 8; i++)); do echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "the cat"}]}'; done > chat.jsonl
+    refused "ep=2: expected steps of --batch rows, found --batch-tokens" ranks 2 llm-train -q -j 1 -c moe "${small[@]}" -l 64 -T chat.json chat.jsonl \
+        --objective sft --chat-template chatml --batch-tokens 256 --grad-shards 2 --shard ep=2
     "${moe[@]}" -n 1 -b 4 -o base.llm
     refused "ep=2: expected a model without an adapter" ranks 2 llm-train -q -j 1 --init base.llm --adapter lora -l 24 "$F/data.tok" --grad-shards 2 \
         --shard ep=2
