@@ -10,7 +10,8 @@
 #include "infer/constrain/tools.h"
 
 enum { MAX_TERMS = 1 << 20, MAX_CACHED = 64 << 20 /* bytes of remembered masks */, HASH_BITS = 12, MAX_NULLABLE = 256, FEW = 2 /* ids a word */,
-       MAX_ENDS = 64, MAX_GONE = 4096, MOST = 64 /* of the 93 printable characters of ASCII that are plain */ };
+       MAX_ENDS = 64, LOST = 1024 /* logits cleared by one copy */, FEW_GONE = 24 /* of a word's 64 */, MAX_GONE = 4096,
+       MOST = 64 /* of the 93 printable characters of ASCII that are plain */ };
 
 /* What a state allows by itself, without regard to what follows its first lexeme. */
 struct head {
@@ -49,7 +50,7 @@ struct llm_constraint {
     size_t n_ids, ids_room;
     struct way_out *out;
     size_t n_out, out_room;
-    struct walk_level { uint32_t end; llm_term state; const llm_term *row; } *levels; /* [v->max_bytes + 2] */
+    struct walk_level { uint32_t at, end; llm_term state; bool nullable; const llm_term *row; } *levels; /* [v->max_bytes + 2] */
 };
 
 /* ---- making ---- */
@@ -159,9 +160,9 @@ static void put_bit(uint64_t *bits, int32_t id)
     bits[id >> 6] |= UINT64_C(1) << (id & 63);
 }
 
-static int note(struct llm_constraint *c, int32_t id, struct llm_err *e)
+static inline int note(struct llm_constraint *c, int32_t id, struct llm_err *e)
 {
-    if (llm_grow((void **)&c->ids, &c->ids_room, c->n_ids + 1, sizeof *c->ids, e) < 0) return -1;
+    if (c->n_ids == c->ids_room && llm_grow((void **)&c->ids, &c->ids_room, c->n_ids + 1, sizeof *c->ids, e) < 0) return -1;
     c->ids[c->n_ids++] = id;
     return 0;
 }
@@ -170,33 +171,35 @@ static int note(struct llm_constraint *c, int32_t id, struct llm_err *e)
  * be over to c->out. */
 static int walk(struct llm_constraint *c, enum llm_token_kinds kinds, uint32_t node, llm_term state, uint64_t *bits, struct llm_err *e)
 {
-    const struct llm_token_tree *tree = &c->v->trees[kinds];
+    const struct llm_token_node *v = c->v->trees[kinds].v;
     struct walk_level *level = c->levels;
-    *level = (struct walk_level){llm_token_end(&tree->v[node]), state, llm_term_row(c->t, state)};
-    for (uint32_t i = node + 1;;) {
-        while (i == level->end) {
+    bool nullable = llm_term_nullable(c->t, state);
+    *level = (struct walk_level){llm_token_kids(&v[node]), llm_token_kids(&v[node + 1]), state, nullable, llm_term_row(c->t, state)};
+    for (;;) {
+        if (level->at == level->end) {
             if (level == c->levels) return llm_terms_failed(c->t, e);
             level--;
-        }
-        const struct llm_token_node *n = &tree->v[i];
-        uint32_t end = llm_token_end(n);
-        llm_term to = level->row[llm_token_byte(n)];
-        if (to == LLM_TERM_NOTHING) {
-            i = end;
             continue;
         }
-        for (int32_t id = n->token; id >= 0; id = c->v->same[id]) {
+        uint32_t i = level->at++;
+        llm_term to = level->row[llm_token_byte(&v[i])];
+        if (to == LLM_TERM_NOTHING) continue;
+        for (int32_t id = llm_token_first(&v[i]); id >= 0; id = llm_token_next(c->v, &v[i], id)) {
             if (bits) put_bit(bits, id);
             else if (note(c, id, e) < 0) return -1;
         }
-        if (end > ++i) {
-            if (!bits && llm_term_nullable(c->t, to)) {
-                if (llm_grow((void **)&c->out, &c->out_room, c->n_out + 1, sizeof *c->out, e) < 0) return -1;
-                c->out[c->n_out++] = (struct way_out){i - 1, kinds};
-            }
-            const llm_term *row = to == level->state ? level->row : llm_term_row(c->t, to);
-            *++level = (struct walk_level){end, to, row};
+        uint32_t first = llm_token_kids(&v[i]), end = llm_token_kids(&v[i + 1]);
+        if (first == end) continue;
+        struct walk_level below = {first, end, to, level->nullable, level->row};
+        if (to != level->state) {
+            below.nullable = llm_term_nullable(c->t, to);
+            below.row = llm_term_row(c->t, to);
         }
+        if (!bits && below.nullable) {
+            if (llm_grow((void **)&c->out, &c->out_room, c->n_out + 1, sizeof *c->out, e) < 0) return -1;
+            c->out[c->n_out++] = (struct way_out){i, kinds};
+        }
+        *++level = below;
     }
 }
 
@@ -276,35 +279,51 @@ static bool mostly_free(struct llm_constraint *c, llm_term a, bool whole)
     return n >= MOST;
 }
 
+/* Notes the plain tokens of a node and of all below it, until there are MAX_GONE. 0 or -1. */
+static int note_gone(struct llm_constraint *c, uint32_t node, struct llm_err *e)
+{
+    const struct llm_token_node *v = c->v->trees[LLM_TOKENS_PLAIN].v;
+    /* What is below a node at one depth lies side by side, too. */
+    for (uint32_t from = node, to = node + 1; from < to && c->n_ids < MAX_GONE;) {
+        for (uint32_t i = from; i < to && c->n_ids < MAX_GONE; i++)
+            for (int32_t id = llm_token_first(&v[i]); id >= 0; id = llm_token_next(c->v, &v[i], id))
+                if (note(c, id, e) < 0) return -1;
+        from = llm_token_kids(&v[from]);
+        to = llm_token_kids(&v[to]);
+    }
+    return 0;
+}
+
 /* Finds the plain tokens that may not follow: h->gone. Below a node from which all plain texts may follow nothing is looked at. 1; 0: they are many;
  * -1: failed. */
 static int walk_plain(struct llm_constraint *c, struct head *h, bool whole, struct llm_err *e)
 {
-    const struct llm_token_tree *tree = &c->v->trees[LLM_TOKENS_PLAIN];
+    const struct llm_token_node *v = c->v->trees[LLM_TOKENS_PLAIN].v;
     struct walk_level *level = c->levels;
+    llm_term free_last = LLM_TERM_NOTHING; /* most nodes of a state lead to the same one */
     c->n_ids = 0;
-    *level = (struct walk_level){tree->n, h->term, llm_term_row(c->t, h->term)};
-    for (uint32_t i = 1; c->n_ids < MAX_GONE;) {
-        while (i == level->end && level > c->levels) level--;
-        if (i == level->end) break;
-        const struct llm_token_node *n = &tree->v[i];
-        uint32_t end = llm_token_end(n);
-        llm_term to = level->row[llm_token_byte(n)];
-        if (to == LLM_TERM_NOTHING) {
-            for (; i < end && c->n_ids < MAX_GONE; i++)
-                for (int32_t id = tree->v[i].token; id >= 0; id = c->v->same[id])
-                    if (note(c, id, e) < 0) return -1;
-        } else if (end == i + 1 || is_free(c, to, whole)) {
-            i = end;
-        } else {
-            const llm_term *row = llm_term_row(c->t, to);
-            if (!whole && llm_term_nullable(c->t, to)) {
-                if (llm_grow((void **)&c->out, &c->out_room, c->n_out + 1, sizeof *c->out, e) < 0) return -1;
-                c->out[c->n_out++] = (struct way_out){i, LLM_TOKENS_PLAIN};
-            }
-            i++;
-            *++level = (struct walk_level){end, to, row};
+    *level = (struct walk_level){llm_token_kids(&v[0]), llm_token_kids(&v[1]), h->term, false, llm_term_row(c->t, h->term)};
+    while (c->n_ids < MAX_GONE) {
+        if (level->at == level->end) {
+            if (level == c->levels) break;
+            level--;
+            continue;
         }
+        uint32_t i = level->at++;
+        llm_term to = level->row[llm_token_byte(&v[i])];
+        if (to == LLM_TERM_NOTHING && note_gone(c, i, e) < 0) return -1;
+        if (to == LLM_TERM_NOTHING || to == free_last) continue;
+        uint32_t first = llm_token_kids(&v[i]), end = llm_token_kids(&v[i + 1]);
+        if (first == end) continue;
+        if (is_free(c, to, whole)) {
+            free_last = to;
+            continue;
+        }
+        if (!whole && llm_term_nullable(c->t, to)) {
+            if (llm_grow((void **)&c->out, &c->out_room, c->n_out + 1, sizeof *c->out, e) < 0) return -1;
+            c->out[c->n_out++] = (struct way_out){i, LLM_TOKENS_PLAIN};
+        }
+        *++level = (struct walk_level){first, end, to, false, llm_term_row(c->t, to)};
     }
     bool few = c->n_ids < MAX_GONE;
     if (few && c->n_ids > 0) {
@@ -550,34 +569,47 @@ int64_t llm_matcher_guess(const struct llm_matcher *m, int32_t *ids, int64_t max
     return (int64_t)same;
 }
 
-/* Clears those of up to 64 logits whose bits are not set. `lost`: [64] -infinity each, of which a copy is faster than a loop over numbers. */
-static void clear_word(uint64_t bits, const float *lost, float *logits, size_t n)
+/* How many bits are set; in line, as there is no instruction for it that every processor has. */
+static int count_bits(uint64_t x)
+{
+    x -= x >> 1 & UINT64_C(0x5555555555555555);
+    x = (x & UINT64_C(0x3333333333333333)) + (x >> 2 & UINT64_C(0x3333333333333333));
+    return (int)(((x + (x >> 4)) & UINT64_C(0x0F0F0F0F0F0F0F0F)) * UINT64_C(0x0101010101010101) >> 56);
+}
+
+/* Clears those of 64 logits whose bits are not set. `lost`: [64] -infinity each. */
+static void clear_word(uint64_t bits, const float *lost, float *logits)
 {
     float kept[64];
-    int n_kept = 0;
-    uint64_t all = n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
-    bits &= all;
-    if (bits == all) return;
-    if (bits == 0) {
-        memcpy(logits, lost, n * sizeof *logits);
-        return;
-    }
-    if (__builtin_popcountll(bits) > 32) {
-        for (uint64_t gone = all & ~bits; gone; gone &= gone - 1) logits[__builtin_ctzll(gone)] = -INFINITY;
+    size_t n_kept = 0;
+    if (count_bits(~bits) <= FEW_GONE) {
+        for (uint64_t gone = ~bits; gone; gone &= gone - 1) logits[__builtin_ctzll(gone)] = -INFINITY;
         return;
     }
     for (uint64_t left = bits; left; left &= left - 1) kept[n_kept++] = logits[__builtin_ctzll(left)];
-    memcpy(logits, lost, n * sizeof *logits);
+    memcpy(logits, lost, 64 * sizeof *logits);
     n_kept = 0;
     for (uint64_t left = bits; left; left &= left - 1) logits[__builtin_ctzll(left)] = kept[n_kept++];
 }
 
-/* Clears the logits of the tokens that are not in the mask. */
+/* Clears the logits of the tokens that are not in the mask. A grammar's marks leave few tokens, so that words without one come in runs, which copies
+ * clear faster than a loop over numbers; texts leave most tokens, of which only the others are written. */
 static void clear(const uint64_t *mask, size_t words, float *logits, size_t n)
 {
-    float lost[64];
-    for (int i = 0; i < 64; i++) lost[i] = -INFINITY;
-    for (size_t w = 0; w * 64 < n; w++) clear_word(w < words ? mask[w] : 0, lost, logits + w * 64, n - w * 64 < 64 ? n - w * 64 : 64);
+    float lost[LOST];
+    size_t whole = n / 64 < words ? n / 64 : words, at;
+    for (int i = 0; i < LOST; i++) lost[i] = -INFINITY;
+    for (size_t w = 0; w < whole; w = at) {
+        for (at = w; at < whole && at < w + LOST / 64 && mask[at] == 0; at++) continue;
+        if (at > w) {
+            memcpy(logits + w * 64, lost, (at - w) * 64 * sizeof *logits);
+        } else {
+            clear_word(mask[w], lost, logits + w * 64);
+            at = w + 1;
+        }
+    }
+    for (size_t i = whole * 64; i < n; i++)
+        if (i >= words * 64 || !(mask[i >> 6] >> (i & 63) & 1)) logits[i] = -INFINITY;
 }
 
 int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm_err *e)

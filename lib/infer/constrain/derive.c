@@ -141,13 +141,12 @@ static llm_term expand(struct llm_terms *t, llm_term a)
 static llm_term target_of(struct llm_terms *t, uint32_t chain, bool all)
 {
     llm_term few[32], *v = few, to = t->chains[chain - 1].to;
-    size_t n = 0;
-    struct llm_err e = {0};
+    size_t n = 0, room = 0;
     for (uint32_t i = chain; i; i = t->chains[i - 1].next) n++;
     if (n == 1) return to;
-    if (n > sizeof few / sizeof *few && !(v = llm_alloc(n, sizeof *v, "terms", &e))) {
-        llm_terms_fail(t, &e);
-        return LLM_TERM_NOTHING;
+    if (n > sizeof few / sizeof *few) {
+        v = NULL;
+        if (!llm_terms_grow(t, (void **)&v, &room, n, sizeof *v)) return LLM_TERM_NOTHING;
     }
     n = 0;
     for (uint32_t i = chain; i; i = t->chains[i - 1].next) v[n++] = t->chains[i - 1].to;
@@ -285,13 +284,10 @@ const llm_term *llm_term_row(struct llm_terms *t, llm_term a)
         if (!ensure_parts(t, a)) return nothing;
         size_t chunk = t->n_rows / ROW_CHUNK;
         if (chunk == t->n_chunks) {
-            struct llm_err e = {0};
             if (!llm_terms_grow(t, (void **)&t->rows, &t->rows_room, chunk + 1, sizeof *t->rows)) return nothing;
-            t->rows[chunk] = llm_alloc(ROW_CHUNK * 256, sizeof **t->rows, "terms", &e);
-            if (!t->rows[chunk]) {
-                llm_terms_fail(t, &e);
-                return nothing;
-            }
+            size_t room = 0;
+            t->rows[chunk] = NULL;
+            if (!llm_terms_grow(t, (void **)&t->rows[chunk], &room, ROW_CHUNK * 256, sizeof **t->rows)) return nothing;
             t->n_chunks++;
         }
         llm_term *row = t->rows[chunk] + t->n_rows % ROW_CHUNK * 256;

@@ -20,13 +20,19 @@ int llm_terms_failed(const struct llm_terms *t, struct llm_err *e)
     return -1;
 }
 
-bool llm_terms_grow(struct llm_terms *t, void **array, size_t *room, size_t want, size_t size)
+/* An error is a kilobyte, so that only what fails has one. */
+static bool grow(struct llm_terms *t, void **array, size_t *room, size_t want, size_t size)
 {
     struct llm_err e = {0};
-    if (t->err.status) return false;
     if (llm_grow(array, room, want, size, &e) == 0) return true;
     llm_terms_fail(t, &e);
     return false;
+}
+
+bool llm_terms_grow(struct llm_terms *t, void **array, size_t *room, size_t want, size_t size)
+{
+    if (t->err.status) return false;
+    return want <= *room || grow(t, array, room, want, size);
 }
 
 /* ---- sets of bytes ---- */
@@ -93,7 +99,7 @@ static llm_term make(struct llm_terms *t, const struct llm_term_node *k)
         return LLM_TERM_NOTHING;
     }
     if (!llm_terms_grow(t, (void **)&t->v, &t->room, t->n + 1, sizeof *t->v)) return LLM_TERM_NOTHING;
-    if (t->n >= (size_t)2 << t->bits) rehash(t);
+    if (t->n >= (size_t)1 << t->bits) rehash(t);
     if (t->err.status) return LLM_TERM_NOTHING;
     uint32_t *head = &t->heads[h >> (64 - t->bits)];
     t->v[t->n] = *k;
@@ -228,17 +234,15 @@ static int by_head(const void *a, const void *b)
 /* Joins members that begin with the same term: x b, x c become x (b or c). Bytes are left alone, as reading them joins what follows. */
 static void join_heads(struct llm_terms *t, struct gathered *g)
 {
-    size_t joins = 0, n = g->n, end;
+    size_t joins = 0, n = g->n, end, room = 0;
     struct headed few[32], *v = few;
-    struct llm_err e = {0};
     for (size_t i = 0; i < n; i++) joins += t->v[g->v[i]].kind == JOIN && t->v[t->v[g->v[i]].x].kind != SET;
     if (joins < 2 || t->joining >= MAX_JOINING) return;
-    t->joining++;
-    if (n > sizeof few / sizeof *few && !(v = llm_alloc(n, sizeof *v, "terms", &e))) {
-        llm_terms_fail(t, &e);
-        t->joining--;
-        return;
+    if (n > sizeof few / sizeof *few) {
+        v = NULL;
+        if (!llm_terms_grow(t, (void **)&v, &room, n, sizeof *v)) return;
     }
+    t->joining++;
     for (size_t i = 0; i < n; i++) {
         const struct llm_term_node *k = &t->v[g->v[i]];
         v[i] = k->kind == JOIN && t->v[k->x].kind != SET ? (struct headed){k->x, k->y} : (struct headed){g->v[i], LLM_TERM_EMPTY_TEXT};

@@ -34,42 +34,63 @@ static int32_t plain_chars(const unsigned char *p, size_t n)
     return chars;
 }
 
-/* A tree of sorted texts. */
-static int build(struct llm_token_tree *tree, const struct text *v, size_t n, enum llm_token_kinds kinds, int32_t *same, struct llm_err *e)
+/* A tree that is being made: in preorder, a node's children and theirs follow it, up to `end`. */
+struct node { uint32_t end; int32_t token; unsigned char byte; };
+
+static uint32_t build_preorder(struct node *tree, const struct text *v, size_t n, enum llm_token_kinds kinds, int32_t *same)
 {
     static const struct text nothing;
-    uint32_t path[MAX_TOKEN + 1];
-    size_t room = 1, bytes = 0;
+    uint32_t path[MAX_TOKEN + 1], count = 1;
+    size_t bytes = 0;
     const struct text *before = &nothing;
-    for (size_t i = 0; i < n; i++) room += v[i].n;
-    if (room > MAX_NODES) return llm_fail(e, EX_UNAVAILABLE, "a vocabulary of %zu bytes is too large for a constraint", room);
-    tree->v = llm_alloc(room, sizeof *tree->v, "a tree of tokens", e);
-    if (!tree->v) return -1;
     path[0] = 0;
-    tree->v[0] = (struct llm_token_node){0, -1};
-    tree->n = 1;
+    tree[0] = (struct node){0, -1, 0};
     for (size_t i = 0; i < n; i++) {
         if (kinds != LLM_TOKENS_ALL && (v[i].chars > 0) != (kinds == LLM_TOKENS_PLAIN)) continue;
         size_t shared = 0;
         while (shared < before->n && shared < v[i].n && before->p[shared] == v[i].p[shared]) shared++;
         if (shared == v[i].n && shared == before->n && before != &nothing) { /* sorted by id: the later one follows in the chain */
             same[before->id] = v[i].id;
+            if (tree[path[bytes]].token >= 0) tree[path[bytes]].token = -2 - tree[path[bytes]].token;
             before = &v[i];
             continue;
         }
-        for (size_t k = bytes; k > shared; k--) tree->v[path[k]].end_byte |= tree->n << 8;
+        for (size_t k = bytes; k > shared; k--) tree[path[k]].end = count;
         for (size_t k = shared; k < v[i].n; k++) {
-            path[k + 1] = tree->n;
-            tree->v[tree->n++] = (struct llm_token_node){v[i].p[k], -1};
+            path[k + 1] = count;
+            tree[count++] = (struct node){0, -1, v[i].p[k]};
         }
         bytes = v[i].n;
-        tree->v[path[bytes]].token = v[i].id;
+        tree[path[bytes]].token = v[i].id;
         before = &v[i];
     }
-    for (size_t k = bytes + 1; k-- > 0;) tree->v[path[k]].end_byte |= tree->n << 8;
-    struct llm_token_node *fit = realloc(tree->v, tree->n * sizeof *fit);
-    if (fit) tree->v = fit;
-    return 0;
+    for (size_t k = bytes + 1; k-- > 0;) tree[path[k]].end = count;
+    return count;
+}
+
+/* A tree of sorted texts. */
+static int build(struct llm_token_tree *tree, const struct text *v, size_t n, enum llm_token_kinds kinds, int32_t *same, struct llm_err *e)
+{
+    size_t room = 1;
+    for (size_t i = 0; i < n; i++) room += v[i].n;
+    if (room > MAX_NODES) return llm_fail(e, EX_UNAVAILABLE, "a vocabulary of %zu bytes is too large for a constraint", room);
+    struct node *from = llm_alloc(room, sizeof *from, "a tree of tokens", e);
+    uint32_t *order = NULL, count = from ? build_preorder(from, v, n, kinds, same) : 0, queued = 1;
+    if (from) order = llm_alloc(count, sizeof *order, "a tree of tokens", e);
+    if (order) tree->v = llm_alloc((size_t)count + 1, sizeof *tree->v, "a tree of tokens", e);
+    if (tree->v) {
+        order[0] = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            const struct node *x = &from[order[i]];
+            tree->v[i] = (struct llm_token_node){queued << 8 | x->byte, x->token};
+            for (uint32_t kid = order[i] + 1; kid < x->end; kid = from[kid].end) order[queued++] = kid;
+        }
+        tree->v[count] = (struct llm_token_node){count << 8, -1};
+        tree->n = count;
+    }
+    free(order);
+    free(from);
+    return tree->v ? 0 : -1;
 }
 
 static int make_plain_sets(struct llm_tokens *t, const struct text *v, size_t n, struct llm_err *e)

@@ -5,10 +5,12 @@
 
 #include "token/tokenizer.h"
 
-/* Nodes in preorder: a node's children and theirs follow it, up to `end`. Node 0 is the root. */
+/* Nodes by depth, so that the children of a node lie side by side: whoever looks for those that a state allows reads them in a row, and leaves the
+ * subtrees of the others alone. Those of node i are from llm_token_kids(&v[i]) up to llm_token_kids(&v[i + 1]); after the last node stands one more.
+ * Node 0 is the root. */
 struct llm_token_node {
-    uint32_t end_byte;       /* end << 8 | the byte that leads here */
-    int32_t token;           /* a token that ends here; -1: none does */
+    uint32_t kids_byte;      /* the first child << 8 | the byte that leads here */
+    int32_t token;           /* a token that ends here; -1: none does; below -1: token -2 - this one, and others, by `same` */
 };
 struct llm_token_tree { struct llm_token_node *v; uint32_t n; };
 
@@ -31,13 +33,22 @@ struct llm_tokens {
 struct llm_tokens *llm_tokens_create(const struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 void llm_tokens_destroy(struct llm_tokens *v);
 
-static inline uint32_t llm_token_end(const struct llm_token_node *n)
+static inline uint32_t llm_token_kids(const struct llm_token_node *n)
 {
-    return n->end_byte >> 8;
+    return n->kids_byte >> 8;
+}
+/* The first token that ends at a node, -1: none does. Few have others, so that `same` is seldom read. */
+static inline int32_t llm_token_first(const struct llm_token_node *n)
+{
+    return n->token < -1 ? -2 - n->token : n->token;
+}
+static inline int32_t llm_token_next(const struct llm_tokens *t, const struct llm_token_node *n, int32_t id)
+{
+    return n->token < -1 ? t->same[id] : -1;
 }
 static inline unsigned char llm_token_byte(const struct llm_token_node *n)
 {
-    return (unsigned char)n->end_byte;
+    return (unsigned char)n->kids_byte;
 }
 
 #endif
