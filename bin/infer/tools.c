@@ -103,6 +103,19 @@ static json_t *call_of(const json_t *call, const struct llm_completion *c, size_
     return o;
 }
 
+/* What was said where no call is whole. Where a call was demanded, it has begun in the prompt. */
+static json_t *text_without_calls(const struct tools *t, const struct llm_completion *c)
+{
+    const struct llm_buf *said = &c->text.bytes;
+    struct llm_buf text = {0};
+    json_t *o = NULL;
+    if (llm_buf_put(&text, t->mark, strlen(t->mark), NULL) == 0 && llm_buf_put(&text, said->p ? said->p : "", said->n, NULL) == 0) {
+        o = llm_json_text(text.p ? text.p : "", text.n);
+    }
+    llm_buf_release(&text);
+    return o;
+}
+
 json_t *tools_message(const struct tools *t, const struct session *s, const struct llm_completion *c, bool *called, struct llm_err *e)
 {
     struct llm_buf text = {0};
@@ -118,8 +131,7 @@ json_t *tools_message(const struct tools *t, const struct session *s, const stru
         if (!call || json_array_append_new(list, call) < 0) status = -1;
     }
     if (status == 0) {
-        if (!calls) said = llm_json_text(c->text.bytes.p ? c->text.bytes.p : "", c->text.bytes.n);
-        else said = n_content > 0 ? llm_json_text(text.p, n_content) : json_null();
+        said = calls ? n_content > 0 ? llm_json_text(text.p, n_content) : json_null() : text_without_calls(t, c);
         o = json_pack("{s:s,s:o}", "role", "assistant", "content", said);
         if (o && calls && json_object_set(o, "tool_calls", list) < 0) {
             json_decref(o);

@@ -59,6 +59,9 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
     mark '<tool_call>' false
     line '{"logit_bias": {"299": 100}, "parallel_tool_calls": false, "temp": 1, "samples": 4, "tools": '"$(jq -c '.[:1]' <<< "$TOOLS")"'}' | ask hermes.jinja > got
     [[ $(jq -c "[(.message.tool_calls | length), ($is_call)]" got | sort | uniq -c | tr -s ' ') == ' 4 [1,true]' ]]
+    # a call that is demanded and cut is a text, with the mark that stood in the prompt
+    line '{"tool_choice": "required", "tokens": 4}' | ask hermes.jinja |
+        jq -e '.finish_reason == "length" and (.message | has("tool_calls") | not) and (.message.content | startswith("<tool_call>"))'
     # with none, or under another template, it is a text
     line '{"logit_bias": {"299": 100}, "tool_choice": "none", "tokens": 4}' | ask hermes.jinja |
         jq -e '.finish_reason == "length" and .message == {role: "assistant", content: "<tool_call><tool_call><tool_call><tool_call>"}'
