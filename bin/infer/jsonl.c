@@ -295,6 +295,7 @@ static int take_line(struct run *r, const char *text, struct line *l, struct llm
     }
     if (a->beams > 1 || a->penalty_alpha > 0) {
         if (p->samples > a->beams) return llm_fail(e, EX_DATAERR, "\"samples\": expected at most %" PRId64 " (--beams)", a->beams);
+        if (a->penalty_alpha > 0 && p->sampling.top_k == 0) return llm_fail(e, EX_DATAERR, "\"top_k\": expected one above 0 (--penalty-alpha)");
         if (p->cfg_scale != 1) return llm_fail(e, EX_DATAERR, "a search with --beams or --penalty-alpha is not guided: expected no \"cfg_scale\"");
         if (p->constraint || p->log_probs) {
             return llm_fail(e, EX_DATAERR, "a search with beams or --penalty-alpha has no grammar and no \"logprobs\"");

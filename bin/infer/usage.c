@@ -59,6 +59,7 @@ static void check_search(const struct args *a, int owners)
     }
     bool contrasts = a->penalty_alpha > 0, searches = a->beams > 1 || contrasts;
     if (a->beams > 1 && contrasts) llm_usage(&infer_cli, "expected one search: --beams or --penalty-alpha");
+    if (contrasts && a->sampling.top_k == 0) llm_usage(&infer_cli, "--penalty-alpha computes each of the --top-k tokens: expected a --top-k above 0");
     if (a->beams == 1 && (a->beam_groups > 1 || a->length_penalty != 1 || a->early_stopping)) {
         llm_usage(&infer_cli, "--beam-groups, --length-penalty and --early-stopping go with --beams");
     }

@@ -45,6 +45,7 @@ setup() { m=$ROOT/tests/golden/tiny; }
 
 @test "refusals" {
     refused 2 "expected one search" llm-infer -m "$m" --beams 2 --penalty-alpha .5 hello
+    refused 2 "--penalty-alpha computes each of the --top-k tokens" llm-infer -m "$m" --penalty-alpha .5 --top-k 0 hello
     refused 2 "a search has no drafts" llm-infer -m "$m" --beams 2 --draft-ngram hello
     refused 2 "--beam-groups: expected a divisor" llm-infer -m "$m" --beams 5 --beam-groups 2 hello
     refused 2 "--beam-groups, --length-penalty" llm-infer -m "$m" --length-penalty 2 hello
@@ -57,4 +58,6 @@ setup() { m=$ROOT/tests/golden/tiny; }
     refused 69 "--cfg-scale: expected a decoder" llm-infer -m "$ROOT/tests/golden/tiny-t5" --cfg-scale 2 --ids '5 6'
     run -65 --separate-stderr llm-infer -m "$m" --beams 2 --jsonl --ids -n 2 - <<< '{"ids": [4], "samples": 3}'
     [[ $output == *'"samples\": expected at most 2'* ]]
+    run -65 --separate-stderr llm-infer -m "$m" --penalty-alpha .5 --jsonl --ids -n 2 - <<< '{"ids": [4], "top_k": 0}'
+    [[ $output == *'\"top_k\": expected one above 0'* ]]
 }
