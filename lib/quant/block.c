@@ -24,6 +24,11 @@ struct weights {
 /* What a group's scale and offset leave, and the sums of its levels (struct llm_fit_tries). */
 struct left { double error, l, xl, ll; };
 
+static struct left left_by(const struct llm_fit_tries *t, int i)
+{
+    return (struct left){(double)t->error[i], (double)t->l[i], (double)t->xl[i], (double)t->ll[i]};
+}
+
 static struct llm_group_fit scales_of(const struct llm_block *b, int g)
 {
     return (struct llm_group_fit){b->d * (float)b->scale[g], b->least * (float)b->low[g]};
@@ -75,14 +80,18 @@ static void choose_integers(const struct llm_block_kind *kind, const struct llm_
         if (i >= n_lows) memcpy(to_low, to_low - n_lows * groups, row);
         else for (int g = 0; g < groups; g++) to_low[g] = b->least * (float)low_near(kind, low[g], i);
     }
-    llm_k.fit.tries(kind, v, n, &t);
+    llm_k.fit.tries(kind, v, n, false, &t);
     for (int g = 0; g < groups; g++) {
         for (int i = 1; i < n; i++) best[g] = t.error[i * groups + g] < t.error[best[g] * groups + g] ? i : best[g];
-        const int at = best[g] * groups + g;
         b->scale[first + g] = scale_near(kind, scale[g], best[g] / n_lows);
         b->low[first + g] = (uint8_t)low_near(kind, low[g], best[g] % n_lows);
-        left[g] = (struct left){(double)t.error[at], (double)t.l[at], (double)t.xl[at], (double)t.ll[at]};
     }
+    for (int g = 0; g < groups; g++) { /* the chosen ones, in the places of candidate 0 */
+        t.scale[g] = t.scale[best[g] * groups + g];
+        t.low[g] = t.low[best[g] * groups + g];
+    }
+    llm_k.fit.tries(kind, v, 1, true, &t);
+    for (int g = 0; g < groups; g++) left[g] = left_by(&t, g);
 }
 
 /* A block of one group with the scales that `b` has. */
@@ -92,8 +101,8 @@ static struct left as_it_is(const struct llm_block_kind *kind, const struct llm_
     struct llm_fit_tries t;
     t.scale[0] = fit.scale;
     t.low[0] = fit.low;
-    llm_k.fit.tries(kind, v, 1, &t);
-    return (struct left){(double)t.error[0], (double)t.l[0], (double)t.xl[0], (double)t.ll[0]};
+    llm_k.fit.tries(kind, v, 1, true, &t);
+    return left_by(&t, 0);
 }
 
 /* The block's scales by least squares, its codes and the groups' integers being fixed. false: there is no better one. */
@@ -153,7 +162,7 @@ static void choose_power(const struct llm_block_kind *kind, const float *x, cons
         t.scale[i] = kind->round(b->d * factors[i]);
         t.low[i] = 0;
     }
-    llm_k.fit.tries(kind, &(struct llm_fit_values){x, w->w, kind->size, 1}, 3, &t);
+    llm_k.fit.tries(kind, &(struct llm_fit_values){x, w->w, kind->size, 1}, 3, false, &t);
     for (int i = 1; i < 3; i++) best = t.error[i] < t.error[best] ? i : best;
     b->d = t.scale[best];
 }

@@ -263,7 +263,7 @@ static struct llm_group_fit group(const struct llm_block_kind *kind, const float
 
 /* ---- given scales ---- */
 
-INLINE void tries_of(const struct llm_block_kind *kind, enum form form, const struct llm_fit_values *v, int count, bool alone,
+INLINE void tries_of(const struct llm_block_kind *kind, enum form form, const struct llm_fit_values *v, int count, bool alone, bool sums,
                      struct llm_fit_tries *t)
 {
     const int pairs = count * v->groups;
@@ -277,32 +277,38 @@ INLINE void tries_of(const struct llm_block_kind *kind, enum form form, const st
         V error = v_zero(), l = v_zero(), xl = v_zero(), ll = v_zero();
         for (int j = 0; j < v->n; j++) {
             const V xj = alone ? v_set1(x[j]) : v_load(x + j * LLM_FIT_LANES), wj = alone ? v_set1(w[j]) : v_load(w + j * LLM_FIT_LANES);
-            V level = level_of(&s, form, v_mul(v_add(xj, low), inverse)), weighted = v_mul(wj, level);
-            V less = v_sub(xj, v_sub(v_mul(scale, level), low));
+            const V level = level_of(&s, form, v_mul(v_add(xj, low), inverse));
+            const V less = v_sub(xj, v_sub(v_mul(scale, level), low));
             error = v_add(error, v_mul(wj, v_mul(less, less)));
+            if (!sums) continue;
+            const V weighted = v_mul(wj, level);
             l = v_add(l, weighted);
             xl = v_add(xl, v_mul(weighted, xj));
             ll = v_add(ll, v_mul(weighted, level));
         }
         v_store_n(t->error + i, error, lanes);
+        if (!sums) continue;
         v_store_n(t->l + i, l, lanes);
         v_store_n(t->xl + i, xl, lanes);
         v_store_n(t->ll + i, ll, lanes);
     }
 }
 
-INLINE void tries_by(const struct llm_block_kind *kind, enum form form, const struct llm_fit_values *v, int count, struct llm_fit_tries *t)
+INLINE void tries_by(const struct llm_block_kind *kind, enum form form, const struct llm_fit_values *v, int count, bool sums, struct llm_fit_tries *t)
 {
-    if (v->groups == 1) tries_of(kind, form, v, count, true, t);
-    else tries_of(kind, form, v, count, false, t);
+    const bool alone = v->groups == 1;
+    if (alone && sums) tries_of(kind, form, v, count, true, true, t);
+    else if (alone) tries_of(kind, form, v, count, true, false, t);
+    else if (sums) tries_of(kind, form, v, count, false, true, t);
+    else tries_of(kind, form, v, count, false, false, t);
 }
 
-static void tries(const struct llm_block_kind *kind, const struct llm_fit_values *v, int count, struct llm_fit_tries *t)
+static void tries(const struct llm_block_kind *kind, const struct llm_fit_values *v, int count, bool sums, struct llm_fit_tries *t)
 {
     switch (form_of(kind)) {
-    case LINEAR: tries_by(kind, LINEAR, v, count, t); break;
-    case TABLE: tries_by(kind, TABLE, v, count, t); break;
-    default: tries_by(kind, MIRROR, v, count, t); break;
+    case LINEAR: tries_by(kind, LINEAR, v, count, sums, t); break;
+    case TABLE: tries_by(kind, TABLE, v, count, sums, t); break;
+    default: tries_by(kind, MIRROR, v, count, sums, t); break;
     }
 }
 

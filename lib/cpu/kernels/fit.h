@@ -3,6 +3,7 @@
 #ifndef LLM_CPU_KERNELS_FIT_H
 #define LLM_CPU_KERNELS_FIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "cpu/dtype/block.h"
@@ -24,7 +25,7 @@ enum { LLM_FIT_PAIRS = LLM_FIT_TRIES * LLM_FIT_LANES };
 struct llm_fit_tries {
     float scale[LLM_FIT_PAIRS], low[LLM_FIT_PAIRS];
     float error[LLM_FIT_PAIRS];                                    /* Σ w (x - value)² */
-    float l[LLM_FIT_PAIRS], xl[LLM_FIT_PAIRS], ll[LLM_FIT_PAIRS]; /* Σ w level, Σ w x level, Σ w level² */
+    float l[LLM_FIT_PAIRS], xl[LLM_FIT_PAIRS], ll[LLM_FIT_PAIRS]; /* if asked for: Σ w level, Σ w x level, Σ w level² */
 };
 
 /* Values [dims] of a point's place: weighted sizes w·x (negative where a value's sign is forced), and weights. For each of n scales c the point with
@@ -44,8 +45,8 @@ struct llm_fit_errors { double xx, yy, xy, dd, max; };
 struct llm_fit_kernels {
     /* The scale and offset with the least weighted squared error among many, each refined by least squares. */
     struct llm_group_fit (*group)(const struct llm_block_kind *kind, const float *x, const float *w, int n);
-    /* Fills error, l, xl and ll of the first `count` candidates; of others their content is not defined. */
-    void (*tries)(const struct llm_block_kind *kind, const struct llm_fit_values *v, int count, struct llm_fit_tries *t);
+    /* Fills error, and with `sums` l, xl and ll, of the first `count` candidates; of others their content is not defined. */
+    void (*tries)(const struct llm_block_kind *kind, const struct llm_fit_values *v, int count, bool sums, struct llm_fit_tries *t);
     /* The codes of the nearest levels. */
     void (*codes)(const struct llm_block_kind *kind, const float *x, int n, struct llm_group_fit fit, uint8_t *q);
     void (*points)(struct llm_fit_points *p);

@@ -48,7 +48,10 @@ static void instruction_sets_agree(void **state)
                     tries.scale[i] = f.scale * (0.8f + 0.025f * (float)i);
                     tries.low[i] = kind->low_max ? f.low * (1.2f - 0.025f * (float)i) : 0;
                 }
-                llm_k.fit.tries(kind, &(struct llm_fit_values){x, w, kind->group, 1}, LLM_FIT_TRIES, &tries);
+                struct llm_fit_tries errors = tries;
+                llm_k.fit.tries(kind, &(struct llm_fit_values){x, w, kind->group, 1}, LLM_FIT_TRIES, true, &tries);
+                llm_k.fit.tries(kind, &(struct llm_fit_values){x, w, kind->group, 1}, LLM_FIT_TRIES, false, &errors);
+                assert_memory_equal(errors.error, tries.error, LLM_FIT_TRIES * sizeof *tries.error);
                 llm_k.fit.codes(kind, x, kind->group, f, q);
                 if (sets++ == 0) {
                     first = f;
@@ -85,12 +88,12 @@ static void groups_together(void **state)
                 together.scale[at] = 0.01f * (float)(at + 1);
                 together.low[at] = kind->low_max ? 0.003f * (float)at : 0;
             }
-            llm_k.fit.tries(kind, &(struct llm_fit_values){rows[0], rows[1], n, groups}, count, &together);
+            llm_k.fit.tries(kind, &(struct llm_fit_values){rows[0], rows[1], n, groups}, count, true, &together);
             for (int at = 0; at < count * groups; at++) {
                 const int g = at % groups;
                 alone.scale[0] = together.scale[at];
                 alone.low[0] = together.low[at];
-                llm_k.fit.tries(kind, &(struct llm_fit_values){x[g], w[g], n, 1}, 1, &alone);
+                llm_k.fit.tries(kind, &(struct llm_fit_values){x[g], w[g], n, 1}, 1, true, &alone);
                 assert_true(together.error[at] == alone.error[0] && together.l[at] == alone.l[0]);
                 assert_true(together.xl[at] == alone.xl[0] && together.ll[at] == alone.ll[0]);
             }
@@ -115,7 +118,7 @@ static void sums_and_codes_are_as_defined(void **state)
                 tries.scale[i] = f.scale * (1 + 0.002f * (float)(i - 8));
                 tries.low[i] = f.low;
             }
-            llm_k.fit.tries(kind, &(struct llm_fit_values){x, w, kind->group, 1}, LLM_FIT_TRIES, &tries);
+            llm_k.fit.tries(kind, &(struct llm_fit_values){x, w, kind->group, 1}, LLM_FIT_TRIES, true, &tries);
             llm_k.fit.codes(kind, x, kind->group, f, q);
             for (int j = 0; j < kind->group; j++) {
                 const double here = fabs((double)(x[j] - value(kind, f, q[j]))), weight = (double)w[j], at = (double)level(kind, q[j]);
