@@ -1,5 +1,6 @@
 /* --shard auto: the layout that takes the least time by train/plan.h's model, of those that a run allows and whose memory suffices. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/buf.h"
 #include "base/log.h"
@@ -11,7 +12,7 @@ enum { ONCE_A_PASS = 2, ALL_ZEROS = 4 }; /* values of zero: the least that needs
 struct candidates {
     struct candidate { struct llm_layout l; double seconds; bool tried; } *v;
     size_t n, room;
-    struct llm_err refused;     /* of the first that a run refuses */
+    struct llm_err refused;     /* of the simplest, the one with dp alone, if a run refuses it */
 };
 
 /* What all candidates are of. */
@@ -42,7 +43,7 @@ static int consider(struct candidates *k, const struct run *r, const struct llm_
             *e = why;
             return -1;
         }
-        if (k->refused.status == 0) k->refused = why;
+        if (k->refused.status == 0 && k->n == 0) k->refused = why;
         return 0;
     }
     if (llm_grow((void **)&k->v, &k->room, k->n + 1, sizeof *k->v, e) < 0) return -1;
@@ -79,7 +80,7 @@ static struct candidate *next(struct candidates *k)
 
 static int choose(struct candidates *k, const struct run *r, int64_t ranks, struct llm_layout *l, struct llm_err *e)
 {
-    char text[LLM_LAYOUT_TEXT];
+    char text[LLM_LAYOUT_TEXT], why[500] = "";
     double least = INFINITY;
     struct llm_layout smallest = {.dp = ranks};
     struct llm_plan p;
@@ -90,8 +91,9 @@ static int choose(struct candidates *k, const struct run *r, int64_t ranks, stru
         if (p.total > r->costs->memory) continue;
         *l = at->l;
         llm_layout_text(l, text);
-        llm_note("--shard %s: the fastest of %zu possible for %lld ranks, by estimate %.3g s a step and %.1f MB a rank", text, k->n, (long long)ranks,
-                 at->seconds, p.total / 1e6);
+        if (k->refused.status) snprintf(why, sizeof why, "; dp=%lld is not: %.400s", (long long)ranks, k->refused.text);
+        llm_note("--shard %s: the fastest of %zu possible for %lld ranks, by estimate %.3g s a step and %.1f MB a rank%s", text, k->n,
+                 (long long)ranks, at->seconds, p.total / 1e6, why);
         return 0;
     }
     llm_layout_text(&smallest, text);

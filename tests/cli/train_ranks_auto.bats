@@ -10,12 +10,13 @@ setup() {
     moe=(llm-train -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=256 --set num_local_experts=8 "${of[@]}")
 }
 
-# chosen COMMAND...: the layout that a plan says it chose; the plan is in the file plan
+# chosen COMMAND...: the layout that a plan says it chose, in the file why what makes dp alone impossible; the plan is in the file plan
 chosen() {
     run -0 --separate-stderr "$@" --plan
     printf '%s\n' "${lines[@]}" > plan
-    local many=" possible for [0-9]+ ranks, by estimate " number="[0-9.e+-]+"
-    [[ $stderr =~ ^"llm-train: --shard "([a-z0-9=,]+)": the fastest of "[0-9]+$many$number" s a step and "$number" MB a rank"$ ]] || fail "$stderr"
+    local many=" possible for [0-9]+ ranks, by estimate " number="[0-9.e+-]+" not="; dp=[0-9]+ is not: " first="llm-train: --shard "
+    [[ $stderr =~ ^$first([a-z0-9=,]+)": the fastest of "[0-9]+$many$number" s a step and "$number" MB a rank"($not(.+))?$ ]] || fail "$stderr"
+    printf '%s' "${BASH_REMATCH[3]}" > why
     printf '%s' "${BASH_REMATCH[1]}"
 }
 
@@ -32,8 +33,10 @@ total() { awk '$1 == "total_bytes" { print $2 }' plan; }
         diff automatic by-hand
     done
     assert_equal "$(chosen "${gpt[@]}" -b 4 --grad-shards 4 --shard auto,ranks=1)" dp=1,zero=0
+    [[ ! -s why ]]
     assert_equal "$(chosen "${gpt[@]}" -b 4 --grad-shards 4 --shard auto,ranks=4,flops=1e8)" dp=4,zero=0
     assert_equal "$(chosen "${gpt[@]}" -b 2 --accumulate 4 --shard auto,ranks=2)" dp=1,zero=1,pp=2
+    [[ $(< why) == "--grad-shards: expected at least one shard for each of 2 ranks, found 1" ]]
     assert_equal "$(chosen "${gpt[@]}" -b 4 --tensor-parts 4 --shard auto,ranks=4,flops=1e8)" dp=1,zero=1,tp=4
 }
 
