@@ -327,7 +327,7 @@ size_t llm_scratch_bytes(void)
             if (scratch[i][s].asked > largest) largest = scratch[i][s].asked;
             asked += scratch[i][s].asked;
         }
-        // which threads have had a piece so far is chance: any of them may have one later
+        /* Which threads have run a piece so far is chance: any of them may run one later. */
         sum += s == LLM_SCRATCH_CALL ? asked : largest * (size_t)llm_pool_threads();
     }
     return sum;

@@ -1,4 +1,4 @@
-/* --shard auto: the layout that takes the least time by train/plan.h's model, of those that a run allows and whose memory suffices. */
+/* --shard auto: chooses the fastest layout by train/plan.h's cost model, among the valid ones that fit in memory. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ enum { ONCE_A_PASS = 2, ALL_ZEROS = 4 }; /* values of zero: the least that needs
 struct candidates {
     struct candidate { struct llm_layout l; double seconds; bool tried; } *v;
     size_t n, room;
-    struct llm_err refused;     /* of the simplest, the one with dp alone, if a run refuses it */
+    struct llm_err refused;     /* why dp with zero=0, the first candidate, is invalid */
 };
 
 /* What all candidates are of. */
@@ -91,7 +91,7 @@ static int choose(struct candidates *k, const struct run *r, int64_t ranks, stru
         if (p.total > r->costs->memory) continue;
         *l = at->l;
         llm_layout_text(l, text);
-        if (k->refused.status) snprintf(why, sizeof why, "; dp=%lld is not: %.400s", (long long)ranks, k->refused.text);
+        if (k->refused.status) snprintf(why, sizeof why, "; dp=%lld,zero=0 is not: %.400s", (long long)ranks, k->refused.text);
         llm_note("--shard %s: the fastest of %zu possible for %lld ranks, by estimate %.3g s a step and %.1f MB a rank%s", text, k->n,
                  (long long)ranks, at->seconds, p.total / 1e6, why);
         return 0;

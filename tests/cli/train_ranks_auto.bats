@@ -10,11 +10,11 @@ setup() {
     moe=(llm-train -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=256 --set num_local_experts=8 "${of[@]}")
 }
 
-# chosen COMMAND...: the layout that a plan says it chose, in the file why what makes dp alone impossible; the plan is in the file plan
+# chosen COMMAND...: the layout that a plan says it chose, in the file why the reason that dp with zero=0 is invalid; the plan is in the file plan
 chosen() {
     run -0 --separate-stderr "$@" --plan
     printf '%s\n' "${lines[@]}" > plan
-    local many=" possible for [0-9]+ ranks, by estimate " number="[0-9.e+-]+" not="; dp=[0-9]+ is not: " first="llm-train: --shard "
+    local many=" possible for [0-9]+ ranks, by estimate " number="[0-9.e+-]+" not="; dp=[0-9]+,zero=0 is not: " first="llm-train: --shard "
     [[ $stderr =~ ^$first([a-z0-9=,]+)": the fastest of "[0-9]+$many$number" s a step and "$number" MB a rank"($not(.+))?$ ]] || fail "$stderr"
     printf '%s' "${BASH_REMATCH[3]}" > why
     printf '%s' "${BASH_REMATCH[1]}"

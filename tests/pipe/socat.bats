@@ -3,7 +3,7 @@ load ../helper
 
 @test "a port of socat's answers as llmutils(7) says, though the answer comes after the last line" {
     local lines port pid i
-    command -v socat > /dev/null || skip "socat is not installed"
+    need_tool socat
     mapfile -t lines < <(sed -n '/^\.Dl .*socat/ { s/^\.Dl //; s/\\(dq/"/g; p; }' "$ROOT/man/llmutils.7")
     [[ ${#lines[@]} == 2 ]]
     ln -s "$ROOT/tests/golden/tiny" model.llm
