@@ -3,7 +3,6 @@ load ../helper
 export LLM_THREADS=1
 
 setup_file() {
-    [[ -z ${SANITIZER-} ]] || return 0
     awk 'BEGIN { split("red green small old quick cat dog bird fish hen", w)
         for (i = 0; i < 300; i++) { a = w[i % 10 + 1]; printf "%s is %s and %s\n", a, a, w[i * 7 % 10 + 1] } }' > text
     llm-tokenize train --model byte --special '</s>' -o tok.json text
@@ -14,7 +13,6 @@ setup_file() {
 }
 
 setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
     shape=(-c tiny --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=2 -T "$F/tok.json" -l 48)
     new=(llm-train -q "${shape[@]}" --objective distill --teacher "$F/teacher.llm")
 }

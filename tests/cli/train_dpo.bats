@@ -3,7 +3,6 @@ load ../helper
 export LLM_THREADS=1
 
 setup_file() {
-    [[ -z ${SANITIZER-} ]] || return 0
     # a question has a polite answer, which is chosen, and a rude one
     local words=(tea milk salt bread soap wine) i
     for ((i = 0; i < 30; i++)); do
@@ -22,7 +21,6 @@ setup_file() {
 }
 
 setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
     shape=(-c tiny --set num_hidden_layers=2 --set hidden_size=64 --set intermediate_size=96 --set num_attention_heads=4 -T "$F/tok.json" -l 64)
     new=(llm-train -q --init "$F/base.llm" -l 64 --objective dpo --lr 1e-3 --warmup 0)
 }

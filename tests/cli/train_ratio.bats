@@ -4,7 +4,6 @@ load ../helper
 export LLM_THREADS=1
 
 setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
     need_tool jq
     printf '%s\n' '{"ids": [3, 9, 14]}' '{"ids": [5]}' '{"ids": [7, 7, 8, 2, 6, 11, 4, 9, 3, 1, 20, 5, 2, 9, 9, 4, 3]}' '{"ids": [1, 12]}' > prompts
 }

@@ -3,14 +3,12 @@ load ../helper
 export LLM_THREADS=1
 
 setup_file() {
-    [[ -z ${SANITIZER-} ]] || return 0
     policy_model
     printf '%s\n' '{"prompt": "the ", "answer": 7}' '{"id": "b", "prompt": "a"}' '{"prompt": "red"}' '{"ids": [99, 97, 116]}' > prompts
     export REWARD='jq -c ".reward = ((.text | [scan(\"e\")] | length) / 12)"'
 }
 
 setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
     need_tool jq
     cp "$F/policy.llm" p.llm
 }

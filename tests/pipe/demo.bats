@@ -53,7 +53,6 @@ setup() {
 }
 
 @test "demo-teach runs to its end: sums, a judge, practice, and the share of right sums before and after" {
-    [[ -z ${SANITIZER-} ]] || skip "its commands run under $SANITIZER in train_teach.bats and rollout.bats"
     need_tool jq
     FOLDER=$PWD/teach STEPS=3 ITERATIONS=2 run -0 "$ROOT/tests/demo/teach"
     [[ $output == *"iterations 1"* || -s teach/practice.log ]]
