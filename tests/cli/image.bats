@@ -13,15 +13,15 @@ numbers() {
     tail -c +$((length + 9 + begin)) "$1" | head -c $((end - begin))
 }
 
-@test "pictures of every kind, configurations of every processor: the numbers of transformers over Pillow, to the bit" {
+@test "pictures of every kind, configurations of every processor: the numbers of transformers over Pillow (DINOv3: torchvision), to the bit" {
     local picture config shape sum n=0
     while IFS=$'\t' read -r picture config shape sum; do
         rm -f out
         if [[ $config == - ]]; then llm-tokenize image "$G/$picture" -o out; else llm-tokenize image --for "$G/$config.json" -o out "$G/$picture"; fi
         [[ $(numbers out | sha256sum) == "$sum  -" && $(< out.shape) == "1,$shape" ]] || fail "$picture $config: $(< out.shape), expected $shape"
         n=$((n + 1))
-    done < "$G/expected.tsv"
-    ((n > 100))
+    done < <(cat "$G/expected.tsv" "$G/dinov3.tsv")
+    ((n > 150))
 }
 
 @test "a folder names its preprocessor_config.json; a pipe is a picture too; messages follow one another" {
@@ -37,6 +37,33 @@ numbers() {
     numbers c > /dev/null
     run -0 jq -r '.__metadata__["llm.image.grid"]' c.header
     assert_output "2 2"
+}
+
+@test "a folder's processor_config.json goes first; config.json says the processor where none is named" {
+    mkdir model
+    cp "$G/clip.json" model/preprocessor_config.json
+    jq '{processor_class: "LlavaProcessor", image_processor: .}' "$G/siglip.json" > model/processor_config.json
+    llm-tokenize image --for model "$G/rgb.png" -o a
+    llm-tokenize image --for "$G/siglip.json" "$G/rgb.png" -o b
+    cmp a b
+    echo '{"processor_class": "LlavaProcessor"}' > model/processor_config.json
+    llm-tokenize image --for model "$G/rgb.png" -o a
+    llm-tokenize image --for "$G/clip.json" "$G/rgb.png" -o b
+    cmp a b
+    local row
+    for row in vit:vit0 deit:deit clip:clip dinov2:clip siglip:siglip llava:llava llava_next:next idefics3:idefics smolvlm:idefics dinov3_vit:dinov3-low; do
+        jq 'del(.image_processor_type)' "$G/${row#*:}.json" > model/preprocessor_config.json
+        echo '{"model_type": "'"${row%:*}"'"}' > model/config.json
+        llm-tokenize image --for model "$G/rgb.png" -o a
+        llm-tokenize image --for "$G/${row#*:}.json" "$G/rgb.png" -o b
+        cmp a b
+    done
+    echo '{"model_type": "gpt2"}' > model/config.json
+    refused 65 "model/preprocessor_config.json: expected image_processor_type" llm-tokenize image --for model "$G/rgb.png" -o x
+    echo '{"image_processor": 3}' > model/processor_config.json
+    refused 65 "model/processor_config.json: expected an object" llm-tokenize image --for model "$G/rgb.png" -o x
+    rm model/*
+    refused 66 "model/preprocessor_config.json" llm-tokenize image --for model "$G/rgb.png" -o x
 }
 
 @test "a version of Pillow before 13 takes columns first, which shows where a picture gets much lower" {
@@ -106,7 +133,9 @@ numbers() {
         '{"image_processor_type": "ViTImageProcessor", "resample": 9}|'"'resample': expected 0 to 5" \
         '{"image_processor_type": "CLIPImageProcessor", "image_mean": [1, 2]}|image_mean: expected 3 numbers' \
         '{"image_processor_type": "CLIPImageProcessor", "crop_size": -1}|'"'crop_size': expected 1" \
-        '{"image_processor_type": "LlavaNextImageProcessor", "image_grid_pinpoints": [[1]]}|image_grid_pinpoints: 0'; do
+        '{"image_processor_type": "LlavaNextImageProcessor", "image_grid_pinpoints": [[1]]}|image_grid_pinpoints: 0' \
+        '{"image_processor_type": "DINOv3ViTImageProcessor", "resample": 3}|resample: expected 2 (bilinear), found 3' \
+        '{"image_processor_type": "DINOv3ViTImageProcessor", "do_rescale": false}|do_rescale: expected true'; do
         echo "${wrong%%|*}" > wrong.json
         refused 65 "wrong.json: ${wrong#*|}" llm-tokenize image --for wrong.json "$G/rgb.png" -o x
     done

@@ -102,6 +102,18 @@ vector() {
     done
 }
 
+@test "DINOv3 with its own processor: a picture given to llm-infer is the one that llm-tokenize image prepares" {
+    cp -r "$V/dinov3" folder
+    jq '.image_processor_type = "DINOv3ViTImageProcessorFast"' "$V/dinov3/preprocessor_config.json" > folder/preprocessor_config.json
+    vector folder rgb.png mean > got
+    llm-tokenize image --for folder "$I/rgb.png" -o rgb.images
+    llm-infer -m folder --precision f32 --embed --pooling mean --image rgb.images -o out
+    elements out embeddings | cmp - got
+    run -1 cmp -s <(vector "$V/dinov3" rgb.png mean) got
+    llm-quantize -q -t f32 folder model.llm
+    vector model.llm rgb.png mean | cmp - got
+}
+
 @test "a checkpoint and its safetensors: the same bytes, names, shapes and class" {
     local m
     shapes() { jq -S 'del(.__metadata__) | map_values(.shape) | with_entries(select(.key | test("^llm\\.|mask_token") | not) | select(.value != [1, 0, 36]))' \

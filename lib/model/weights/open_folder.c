@@ -6,6 +6,7 @@
 #include "model/config/sentence.h"
 #include "model/weights/open.h"
 #include "token/chat/find.h"
+#include "token/image/processor.h"
 
 /* Adds the token of "eos_token", a string or an object with "content", to those that end a text. */
 static void add_token(struct llm_model *m, const json_t *o)
@@ -47,17 +48,15 @@ static void take_chat_template(struct llm_model *m, const char *folder, size_t n
     llm_chat_release(&c);
 }
 
-/* Takes the folder's preprocessor_config.json if it has one that is JSON; what it says is checked where pictures are read. */
+/* Takes what the folder says of pictures, if it says something that is JSON; it is checked where pictures are read. */
 static void take_preprocessor(struct llm_model *m, const char *folder, size_t n)
 {
-    char path[4096];
-    struct stat st;
+    char path[LLM_IMAGE_PROCESSOR_PATH];
     struct llm_err e;
     struct llm_buf text = {0};
     struct llm_config sees;
     if (!llm_config_sees(&m->config, &sees) || m->preprocessor) return;
-    if (llm_path_join(path, folder, n, "preprocessor_config.json", &e) < 0 || stat(path, &st) != 0) return;
-    json_t *o = llm_json_load(path, 1 << 20, &e);
+    json_t *o = llm_image_processor_find(folder, n, path, &e);
     if (o && llm_json_dump(o, &text, &e) == 0) m->preprocessor = strndup(text.p, text.n);
     llm_buf_release(&text);
     json_decref(o);

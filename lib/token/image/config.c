@@ -1,5 +1,6 @@
 /* preprocessor_config.json: keys, and the defaults of each processor. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "base/buf.h"
@@ -19,23 +20,27 @@
 #define TILES                                                                                                                                     \
     COMMON, .cut = LLM_IMAGE_TILES, .split = true, .longest = 4 * 364, .tile = 364, .filter = LLM_LANCZOS, .mean = STANDARD, .deviation = STANDARD
 
-/* Names without "ImageProcessor" or "FeatureExtractor" and what may follow. */
+/* Names without "ImageProcessor" or "FeatureExtractor" and what may follow; the values of model_type in config.json for which transformers takes the
+ * processor where none is named, with spaces around each. */
 static const struct {
-    const char *name;
+    const char *name, *models;
     bool one_size_is_square;       /* "size": 224 means 224 x 224, not the shorter side */
     struct llm_image_processor defaults;
 } processors[] = {
-    {"ViT", true, {COMMON, .height = 224, .width = 224, .filter = LLM_BILINEAR, .mean = STANDARD, .deviation = STANDARD}},
-    {"DeiT", true, {COMMON, .height = 256, .width = 256, .filter = LLM_BICUBIC, .centre_crop = true, .crop_height = 224, .crop_width = 224,
-                    .mean = STANDARD, .deviation = STANDARD}},
-    {"CLIP", false, {CLIP}},
-    {"Bit", false, {CLIP}},
-    {"Siglip", false, {COMMON, .height = 224, .width = 224, .filter = LLM_BICUBIC, .mean = STANDARD, .deviation = STANDARD}},
-    {"Llava", false, {CLIP}},
-    {"LlavaNext", false, {CLIP, .cut = LLM_IMAGE_ANY_RESOLUTION, .n_grids = 5,
-                          .grids = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}}},
-    {"Idefics3", false, {TILES}},
-    {"SmolVLM", false, {TILES}},
+    {"ViT", " vit ", true, {COMMON, .height = 224, .width = 224, .filter = LLM_BILINEAR, .mean = STANDARD, .deviation = STANDARD}},
+    {"DeiT", " deit ", true, {COMMON, .height = 256, .width = 256, .filter = LLM_BICUBIC, .centre_crop = true, .crop_height = 224,
+                              .crop_width = 224, .mean = STANDARD, .deviation = STANDARD}},
+    {"CLIP", " clip clip_vision_model ", false, {CLIP}},
+    {"Bit", " dinov2 dinov2_with_registers ", false, {CLIP}},
+    {"Siglip", " siglip siglip_vision_model ", false, {COMMON, .height = 224, .width = 224, .filter = LLM_BICUBIC, .mean = STANDARD,
+                                                       .deviation = STANDARD}},
+    {"Llava", " llava ", false, {CLIP}},
+    {"LlavaNext", " llava_next ", false, {CLIP, .cut = LLM_IMAGE_ANY_RESOLUTION, .n_grids = 5,
+                                        .grids = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}}},
+    {"Idefics3", " idefics3 ", false, {TILES}},
+    {"SmolVLM", " smolvlm ", false, {TILES}},
+    {"DINOv3ViT", " dinov3_vit ", true, {COMMON, .planes = true, .height = 224, .width = 224, .filter = LLM_BILINEAR, .mean = {.485, .456, .406},
+                                         .deviation = {.229, .224, .225}}},
 };
 
 void llm_image_processor_plain(struct llm_image_processor *p)
@@ -134,6 +139,14 @@ static int tiles(const json_t *o, struct llm_image_processor *p, struct llm_err 
     return 0;
 }
 
+/* What torchvision's processors can say and is not here. */
+static int check_planes(const struct llm_image_processor *p, struct llm_err *e)
+{
+    if (!p->rescale) return llm_fail(e, EX_DATAERR, "do_rescale: expected true");
+    if (p->resize && p->filter != LLM_BILINEAR) return llm_fail(e, EX_DATAERR, "resample: expected %d (bilinear), found %d", LLM_BILINEAR, p->filter);
+    return 0;
+}
+
 int llm_image_processor_parse(const json_t *o, struct llm_image_processor *p, struct llm_err *e)
 {
     const char *name = NULL;
@@ -155,9 +168,57 @@ int llm_image_processor_parse(const json_t *o, struct llm_image_processor *p, st
     if (p->centre_crop && crop(o, p, e) < 0) return -1;
     if (strcmp(processors[which].name, "Llava") == 0 && llm_json_bool(o, "do_pad", &p->pad_square, e) < 0) return -1;
     if (p->cut == LLM_IMAGE_ANY_RESOLUTION && grids(o, p, e) < 0) return -1;
+    if (p->planes && check_planes(p, e) < 0) return -1;
     if (p->cut == LLM_IMAGE_TILES ? tiles(o, p, e) < 0 : p->resize && !p->shortest && !(p->height && p->width))
         return p->cut == LLM_IMAGE_TILES ? -1 : llm_fail(e, EX_DATAERR, "size: expected height and width, or shortest_edge");
     return 0;
+}
+
+static int join(char path[LLM_IMAGE_PROCESSOR_PATH], const char *folder, size_t n, const char *name, struct llm_err *e)
+{
+    if (snprintf(path, LLM_IMAGE_PROCESSOR_PATH, "%.*s/%s", (int)n, folder, name) < LLM_IMAGE_PROCESSOR_PATH) return 0;
+    return llm_fail(e, EX_NOINPUT, "%.*s: the path is too long", (int)n, folder);
+}
+
+/* Names the processor of `o` by the model_type of the folder's config.json, as transformers does where preprocessor_config.json names none. */
+static int name_by_model(json_t *o, const char *folder, size_t n, struct llm_err *e)
+{
+    char path[LLM_IMAGE_PROCESSOR_PATH], wanted[64];
+    const char *type = NULL;
+    struct stat st;
+    if (!json_is_object(o) || json_object_get(o, "image_processor_type") || json_object_get(o, "feature_extractor_type")) return 0;
+    if (join(path, folder, n, "config.json", e) < 0) return -1;
+    if (stat(path, &st) != 0) return 0;
+    json_t *config = llm_json_load(path, MAX_CONFIG, e);
+    if (!config || llm_json_str(config, "model_type", &type, e) < 0) {
+        json_decref(config);
+        return config ? llm_in(e, "%s", path) : -1;
+    }
+    const int length = snprintf(wanted, sizeof wanted, " %s ", type ? type : "");
+    const char *name = NULL;
+    for (size_t i = 0; i < sizeof processors / sizeof *processors && type && length < (int)sizeof wanted; i++) {
+        if (strstr(processors[i].models, wanted)) name = processors[i].name;
+    }
+    json_decref(config);
+    return name && json_object_set_new(o, "image_processor_type", json_string(name)) < 0 ? llm_no_memory(e, "a configuration") : 0;
+}
+
+json_t *llm_image_processor_find(const char *folder, size_t n, char path[LLM_IMAGE_PROCESSOR_PATH], struct llm_err *e)
+{
+    struct stat st;
+    json_t *o = NULL;
+    if (join(path, folder, n, "processor_config.json", e) < 0) return NULL;
+    if (stat(path, &st) == 0) {
+        json_t *all = llm_json_load(path, MAX_CONFIG, e);
+        if (!all) return NULL;
+        o = json_incref(json_object_get(all, "image_processor"));
+        json_decref(all);
+    }
+    if (!o && join(path, folder, n, "preprocessor_config.json", e) < 0) return NULL;
+    if (!o) o = llm_json_load(path, MAX_CONFIG, e);
+    if (!o || name_by_model(o, folder, n, e) == 0) return o;
+    json_decref(o);
+    return NULL;
 }
 
 /* What a checkpoint of ours keeps of its model's preprocessor_config.json. */
@@ -183,15 +244,15 @@ static int is_checkpoint(const char *path, struct llm_err *e)
 
 int llm_image_processor_load(const char *path, struct llm_image_processor *p, struct llm_err *e)
 {
-    struct llm_buf file = {0};
+    char found[LLM_IMAGE_PROCESSOR_PATH];
     struct stat s;
-    int folder = stat(path, &s) == 0 && S_ISDIR(s.st_mode);
-    int bad = llm_buf_printf(&file, e, "%s%s", path, folder ? "/preprocessor_config.json" : "");
-    int checkpoint = bad < 0 || folder ? bad : is_checkpoint(path, e);
-    json_t *o = checkpoint < 0 ? NULL : checkpoint ? of_checkpoint(path, e) : llm_json_load(file.p, MAX_CONFIG, e);
-    bad = o ? llm_image_processor_parse(o, p, e) : -1;
-    if (o && bad < 0) llm_in(e, "%s", file.p);
+    const bool folder = stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    const int checkpoint = folder ? 0 : is_checkpoint(path, e);
+    json_t *o = NULL;
+    if (checkpoint > 0) o = of_checkpoint(path, e);
+    else if (checkpoint == 0) o = folder ? llm_image_processor_find(path, strlen(path), found, e) : llm_json_load(path, MAX_CONFIG, e);
+    const int bad = o ? llm_image_processor_parse(o, p, e) : -1;
+    if (o && bad < 0) llm_in(e, "%s", folder ? found : path);
     json_decref(o);
-    llm_buf_release(&file);
     return bad;
 }

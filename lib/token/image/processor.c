@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "token/image/planes.h"
 
 #define IDEFICS_LIMIT 4096 /* of a side before it is cut into tiles */
 
@@ -83,6 +84,13 @@ static void size_of(const struct llm_image_processor *p, int64_t h, int64_t w, i
     if (long_side < 1) long_side = 1;
     *height = w < h ? long_side : size;
     *width = w < h ? size : long_side;
+}
+
+static int planes(const struct llm_image_processor *p, const struct llm_image *im, struct llm_pixels *out, struct llm_err *e)
+{
+    int64_t height = im->height, width = im->width;
+    if (p->resize) size_of(p, im->height, im->width, &height, &width);
+    return llm_image_planes(p, im, height, width, out, e);
 }
 
 static int resize_step(const struct llm_image_processor *p, struct llm_image *im, struct llm_err *e)
@@ -275,6 +283,7 @@ int llm_image_process(const struct llm_image_processor *p, const struct llm_imag
     struct llm_image own;
     out->crops = (struct llm_crops){.height = im->height, .width = im->width};
     if (p->cut == LLM_IMAGE_ANY_RESOLUTION) return any_resolution(p, im, out, e);
+    if (p->planes) return planes(p, im, out, e);
     if (window(im, 0, 0, im->width, im->height, black, &own, e) < 0) return -1;
     int bad = p->pad_square ? pad_square(p, &own, e) : 0;
     if (bad == 0) bad = p->cut == LLM_IMAGE_TILES ? tiled(p, &own, out, e) : finish(p, &own, out, e);

@@ -1,5 +1,5 @@
 /* What a model wants of a picture, as its preprocessor_config.json says: sizes, crops, numbers of pixels. The results are those of transformers'
- * processors over Pillow, to the bit. */
+ * processors over Pillow, or over torchvision where a family has no other (DINOv3), to the bit. */
 #ifndef LLM_TOKEN_IMAGE_PROCESSOR_H
 #define LLM_TOKEN_IMAGE_PROCESSOR_H
 
@@ -20,6 +20,7 @@ struct llm_image_processor {
     enum llm_image_cut cut;
     bool resize, centre_crop, rescale, normalise;
     bool pad_square;               /* in the colour of the mean, before anything else */
+    bool planes;                   /* rescaled before it is resized, in FP32 (token/image/planes.h) */
     bool split;                    /* LLM_IMAGE_TILES: tiles at all */
     int64_t shortest, longest;     /* of the resized picture; 0: not said */
     int64_t height, width;         /* both sides, where they are said; else 0 */
@@ -36,6 +37,12 @@ struct llm_image_processor {
 void llm_image_processor_plain(struct llm_image_processor *p);
 /* Of a parsed preprocessor_config.json: defaults are those of the processor that it names. EX_DATAERR names the key. */
 int llm_image_processor_parse(const json_t *config, struct llm_image_processor *p, struct llm_err *e) LLM_MUST_CHECK;
+
+#define LLM_IMAGE_PROCESSOR_PATH 4096
+/* The folder of `n` bytes of a model: the object of its processor, a new reference, and in `path` the file that has it: "image_processor" in
+ * processor_config.json, as transformers 5 saves it, else preprocessor_config.json. If it names no processor, the one of config.json's model_type is
+ * set in it. */
+json_t *llm_image_processor_find(const char *folder, size_t n, char path[LLM_IMAGE_PROCESSOR_PATH], struct llm_err *e) LLM_MUST_CHECK;
 
 /* Loads it from `path`: a model's folder, a preprocessor_config.json, or a checkpoint with the metadata llm.preprocessor. Errors name the file. */
 int llm_image_processor_load(const char *path, struct llm_image_processor *p, struct llm_err *e) LLM_MUST_CHECK;
