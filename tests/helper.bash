@@ -6,6 +6,22 @@
 #
 # setup_file runs in $BATS_FILE_TMPDIR, each test in a folder of its own.
 
+# Before every command bats notes where it is, to name the line of one that fails: that takes longer than most commands. The trap of ERR knows the line
+# as well. (`bats --trace` keeps the trap.)
+if [[ ${BATS_TRACE_LEVEL:-0} == 0 && $(type -t bats_setup_tracing) == function ]]; then
+    eval "traced_$(declare -f bats_setup_tracing)"
+    bats_setup_tracing() {
+        traced_bats_setup_tracing
+        trap - DEBUG
+    }
+    bats_error_trap() {
+        bats_check_status_from_trap
+        [[ ${BATS_DEBUG_LAST_STACK_TRACE_IS_VALID-} ]] || bats_capture_stack_trace
+        BATS_DEBUG_LAST_STACK_TRACE_IS_VALID=1
+    }
+    trap - DEBUG # in setup_file
+fi
+
 bats_require_minimum_version 1.5.0
 bats_load_library bats-support
 bats_load_library bats-assert
