@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "bin/train/train.h"
+#include "cpu/detect.h"
 
 /* Bytes that each rank may take: the least, over the machines, of a machine's memory divided by its ranks. Without a launcher, a plan's ranks are
  * all on this machine. */

@@ -4,13 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/suggest.h"
+#include "cpu/cgroup.h"
 #include "cpu/kernels.h"
 
 #if defined __x86_64__
 #include <cpuid.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #elif defined __aarch64__
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -168,24 +169,22 @@ void llm_cpu_name(char *text, size_t n)
     if (f) fclose(f);
 }
 
-/* The number after `key` in a file of lines "key number unit", or the file's only number (key ""). -1: no such file, line or number ("max"). */
-static double number_in(const char *path, const char *key)
-{
-    char line[256];
-    double number = -1;
-    size_t n = strlen(key);
-    FILE *f = fopen(path, "re");
-    while (f && number < 0 && fgets(line, sizeof line, f))
-        if (strncmp(line, key, n) == 0 && sscanf(line + n, "%lf", &number) != 1) number = -1;
-    if (f) fclose(f);
-    return number;
-}
-
 double llm_memory_available(void)
 {
-    double all = number_in("/proc/meminfo", "MemAvailable:") * 1024;
-    double limit = number_in("/sys/fs/cgroup/memory.max", ""), used = number_in("/sys/fs/cgroup/memory.current", "");
-    double left = limit >= 0 && used >= 0 ? limit - used : all;
-    if (all < 0) return 0;
-    return left < 0 ? 0 : left < all ? left : all;
+    char line[256];
+    double kib = -1;
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && kib < 0 && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lf kB", &kib) != 1) kib = -1;
+    if (f) fclose(f);
+    if (kib < 0) return 0;
+    const double left = llm_cgroup_self().memory_left;
+    return left < kib * 1024 ? left : kib * 1024;
+}
+
+size_t llm_machine_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    double all = pages > 0 && size > 0 ? (double)pages * (double)size : (double)((size_t)16 << 30), limit = llm_cgroup_self().memory;
+    return (size_t)(limit < all ? limit : all);
 }

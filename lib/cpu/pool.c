@@ -16,6 +16,7 @@
 #include <string.h>
 #include "base/fault.h"
 #include "base/pages.h"
+#include "cpu/cgroup.h"
 #include "cpu/detect.h"
 #include "cpu/profile.h"
 #include "cpu/scratch.h"
@@ -191,47 +192,6 @@ void llm_parallel(size_t n, piece_fn *piece, void *arg)
 
 int llm_pool_threads(void) { return pool.threads ? pool.threads : 1; }
 
-/* The CPUs that the cgroup folder `dir` and its parents up to `root` allow; `most` if none of them sets a lower quota. */
-static int64_t quota_in(const char *root, const char *dir, bool v2, int64_t max)
-{
-    char path[600], folder[400];
-    snprintf(folder, sizeof folder, "%s", dir);
-    for (;;) {
-        int64_t quota = -1, period = 0;
-        snprintf(path, sizeof path, "%s%s/%s", root, folder, v2 ? "cpu.max" : "cpu.cfs_quota_us");
-        FILE *f = fopen(path, "re");
-        if (f && v2 && fscanf(f, "%" SCNd64 " %" SCNd64, &quota, &period) != 2) quota = -1; /* "max" */
-        if (f && !v2 && fscanf(f, "%" SCNd64, &quota) != 1) quota = -1;
-        if (f) fclose(f);
-        snprintf(path, sizeof path, "%s%s/cpu.cfs_period_us", root, folder);
-        f = v2 ? NULL : fopen(path, "re");
-        if (f && fscanf(f, "%" SCNd64, &period) != 1) period = 0;
-        if (f) fclose(f);
-        if (quota > 0 && period > 0 && (quota + period - 1) / period < max) max = (quota + period - 1) / period;
-        char *slash = strrchr(folder, '/');
-        if (!slash) return max;
-        *slash = 0;
-    }
-}
-
-static int64_t cgroup_limit(int64_t max)
-{
-    char line[400];
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    while (f && fgets(line, sizeof line, f)) { /* "0::/path" for version 2, "3:cpu,cpuacct:/path" for version 1 */
-        line[strcspn(line, "\n")] = 0;
-        char *list = strchr(line, ':'), *dir = list ? strchr(list + 1, ':') : NULL;
-        if (!dir) continue;
-        *dir++ = 0;
-        if (strcmp(dir, "/") == 0) dir++;
-        if (list[1] == 0) max = quota_in("/sys/fs/cgroup", dir, true, max);
-        for (char *save, *word = strtok_r(list + 1, ",", &save); word; word = strtok_r(NULL, ",", &save))
-            if (strcmp(word, "cpu") == 0) max = quota_in("/sys/fs/cgroup/cpu", dir, false, max);
-    }
-    if (f) fclose(f);
-    return max;
-}
-
 static int sharers = 1;
 
 void llm_pool_share(int n)
@@ -245,10 +205,11 @@ static int64_t usable_cpus(void)
     int64_t n = 1;
     if (set && sched_getaffinity(0, CPU_ALLOC_SIZE(8192), set) == 0) n = CPU_COUNT_S(CPU_ALLOC_SIZE(8192), set);
     CPU_FREE(set);
-    n = cgroup_limit(n > 0 ? n : 1);
+    const int64_t allowed = llm_cgroup_self().cpus, online = sysconf(_SC_NPROCESSORS_ONLN);
+    n = n < 1 ? 1 : n < allowed ? n : allowed;
     if (sharers == 1) return n;
     /* A launcher may have bound each process to CPUs of its own, or none. */
-    int64_t all = cgroup_limit(sysconf(_SC_NPROCESSORS_ONLN)) / sharers;
+    const int64_t all = (online < allowed ? online : allowed) / sharers;
     return n < all ? n : all > 1 ? all : 1;
 }
 

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/buf.h"
 #include "base/hash.h"
+#include "cpu/detect.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 #include "dist/group.h"
@@ -12,12 +12,6 @@
 #include "train/stages.h"
 #include "train/shards.h"
 #include "train/trainer_internal.h"
-
-size_t llm_machine_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)16 << 30;
-}
 
 static int resolve(struct llm_trainer *t, struct llm_err *e)
 {

@@ -72,8 +72,6 @@ struct llm_step_report {
 /* A report of nothing but the number of a step. */
 struct llm_step_report llm_step_report_none(int64_t step);
 
-/* Bytes of memory that this machine has. */
-size_t llm_machine_memory(void);
 /* Takes over `m` and `*d` (also on failure). o->context 0: the model's. Resolves what the options leave open. Zero-initialise; release either way. */
 int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, struct llm_model *m, struct llm_train_data *d, struct llm_err *e)
     LLM_MUST_CHECK;
