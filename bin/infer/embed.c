@@ -9,7 +9,7 @@
 #include "infer/classify.h"
 #include "infer/embed.h"
 
-enum { AHEAD = 64 };
+enum { AHEAD = 512, PASSES = 8 }; /* lines, and passes of -b tokens, that are read before they are computed */
 
 /* A line of --rerank, which waits for its place. */
 struct ranked {
@@ -227,11 +227,11 @@ static int flush(struct run *r, struct llm_err *e)
     return status ? status : llm_output_flush(r->s->out, e);
 }
 
-/* Whether the lines read fill a pass, or the next line is not available yet. */
+/* Whether the lines read fill the passes, or the next line is not available yet. */
 static bool enough(const struct run *r)
 {
     bool waiting = r->in.text.n == r->in.at && !llm_file_ready(r->in.file);
-    return r->n == AHEAD || (int64_t)r->n_ids >= r->s->engine.batch || waiting;
+    return r->n == AHEAD || (int64_t)r->n_ids >= PASSES * r->s->engine.batch || waiting;
 }
 
 static int each_line(struct run *r, struct llm_err *e)

@@ -101,13 +101,22 @@ int llm_embed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64
     return status;
 }
 
-/* Encodes the first texts, as many as one pass has room for; *n: how many. */
+/* Tokens of the next pass of texts of `total` tokens: passes are about equally long, since a short one reads all weights for few tokens. */
+static int64_t share_of_pass(const struct llm_engine *g, int64_t total)
+{
+    const int64_t passes = (total + g->batch - 1) / g->batch;
+    return (total + passes - 1) / passes;
+}
+
+/* Encodes the first texts, as many as one pass has room for, or fewer if the others then make passes of the same length; *n: how many. */
 static int encode_some(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts, struct sum *s,
                        int64_t *n, struct llm_err *e)
 {
-    int64_t total = lengths[0], row = 0;
+    int64_t total = lengths[0], row = 0, all = 0;
+    for (int64_t t = 0; t < n_texts; t++) all += lengths[t];
+    const int64_t share = share_of_pass(g, all);
     bool latents = llm_config_learns_latents(&g->model->config); /* of one text at a time */
-    for (*n = 1; !latents && *n < n_texts && *n < MAX_TEXTS && total + lengths[*n] <= g->batch; ++*n) total += lengths[*n];
+    for (*n = 1; !latents && *n < n_texts && *n < MAX_TEXTS && total < share && total + lengths[*n] <= g->batch; ++*n) total += lengths[*n];
     const struct llm_tensor *hidden = llm_engine_encode(g, ids, kinds, lengths, *n, e);
     if (!hidden) return -1;
     for (int64_t t = 0; t < *n; ids += lengths[t++]) {
