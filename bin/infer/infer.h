@@ -226,6 +226,13 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUS
 enum llm_table_form classes_begin(const struct session *s, struct llm_table *t, bool pictures);
 /* The names of the classes: those of the model's classifier, or of --labels. */
 const struct llm_labels *classes_names(const struct session *s);
+/* The templates of --labels; what names of ensembles stand for is in them (templates.c). Zero-initialise it. */
+struct templates { char **v; size_t n, room; };
+/* Whether a template has a place for the label, or is the name of an ensemble. */
+bool template_fits(const char *text);
+/* On failure, too, `t` is to be released. */
+int templates_expand(struct templates *t, const struct llm_strs *given, struct llm_err *e) LLM_MUST_CHECK;
+void templates_release(struct templates *t);
 /* --labels: makes the classes whose names are in the file. 0; 1 if a signal was caught; -1. */
 int zero_shot_open(struct session *s, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 /* Adds a row for each class with its probability of p, the most likely first. picture 0: there is no column of pictures. */

@@ -166,7 +166,9 @@ static void check_pictures(const struct args *a, const char *operand, bool fills
     if (a->labels.n > 0 && !(a->classify && a->images.n > 0)) llm_usage(&infer_cli, "--labels goes with --classify and --image");
     if (a->labels.n > 0 && !operand && !a->file) llm_usage(&infer_cli, "--labels: expected a file of labels, one a line");
     for (size_t i = 0; i < a->labels.n; i++) {
-        if (!strstr(a->labels.v[i], "{}")) llm_usage(&infer_cli, "--labels: expected a template with {} in it, found '%s'", a->labels.v[i]);
+        if (!template_fits(a->labels.v[i])) {
+            llm_usage(&infer_cli, "--labels: expected a template with {} in it, imagenet-80 or imagenet-7, found '%s'", a->labels.v[i]);
+        }
     }
     const bool prompted = (operand || a->file) && a->labels.n == 0;
     if (for_vectors && (prompted || a->jsonl || fills_in || a->kv_in || a->kv_out || a->n > 0)) {

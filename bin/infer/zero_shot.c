@@ -6,6 +6,7 @@
 #include "bin/infer/infer.h"
 
 struct texts {
+    struct templates templates;
     int32_t *ids;
     int64_t *lengths;
     size_t n_ids, ids_room, n, room;
@@ -45,8 +46,8 @@ static int add_label(struct session *s, struct texts *t, const char *name, struc
     struct llm_buf text = {0};
     const int64_t before = llm_labels_count(&s->zero_shot.labels), at = llm_labels_add(&s->zero_shot.labels, name, e);
     int status = at < 0 ? -1 : at < before ? llm_fail(e, EX_DATAERR, "expected each label once, found '%s' again", name) : 0;
-    for (size_t i = 0; i < s->a->labels.n && status == 0; i++) {
-        status = fill(&text, s->a->labels.v[i], name, e);
+    for (size_t i = 0; i < t->templates.n && status == 0; i++) {
+        status = fill(&text, t->templates.v[i], name, e);
         if (status == 0) status = add_text(s, t, &text, e);
     }
     llm_buf_release(&text);
@@ -74,8 +75,10 @@ static int read_labels(struct session *s, const char *path, struct texts *t, str
 int zero_shot_open(struct session *s, const char *path, struct llm_err *e)
 {
     struct texts t = {0};
-    int status = read_labels(s, path, &t, e);
-    if (status == 0) status = llm_zero_shot_init(&s->zero_shot, &s->engine, t.ids, t.lengths, (int64_t)s->a->labels.n, e);
+    int status = templates_expand(&t.templates, &s->a->labels, e);
+    if (status == 0) status = read_labels(s, path, &t, e);
+    if (status == 0) status = llm_zero_shot_init(&s->zero_shot, &s->engine, t.ids, t.lengths, (int64_t)t.templates.n, e);
+    templates_release(&t.templates);
     free(t.ids);
     free(t.lengths);
     return status;

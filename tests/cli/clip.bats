@@ -90,7 +90,7 @@ zero() {
     refused 65 "labels: line 4: expected each label once, found '8' again" llm-infer -m "$V" --classify --ids --labels "59 {} 60" --image "$I/rgb.png" labels
     refused 66 absent llm-infer -m "$V" --classify --ids --labels "59 {} 60" --image "$I/rgb.png" absent
     refused 65 "/dev/null: expected labels, one a line, found none" llm-infer -m "$V" --classify --ids --labels "{}" --image "$I/rgb.png" /dev/null
-    refused 2 "--labels: expected a template with {} in it, found 'a photo'" llm-infer -m "$V" --classify --labels "a photo" --image "$I/rgb.png" labels
+    refused 2 "--labels: expected a template with {} in it, imagenet-80 or imagenet-7, found 'a photo'" llm-infer -m "$V" --classify --labels "a photo" --image "$I/rgb.png" labels
     refused 2 "--labels goes with --classify and --image" llm-infer -m "$V" --labels "{}" labels
     refused 2 "--labels: expected a file of labels, one a line" llm-infer -m "$V" --classify --labels "{}" --image "$I/rgb.png"
     refused 69 "--labels: expected a model that compares pictures with texts (clip, siglip), found another (vit)" llm-infer -m "$ROOT/tests/golden/vit" \

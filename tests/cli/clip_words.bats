@@ -44,6 +44,43 @@ two_files() {
         <(jq '.probabilities[]' "$V/expected.json") 3e-6 # six digits are printed
 }
 
+@test "--labels imagenet-80 and imagenet-7: the templates that CLIP's authors published" {
+    local i article seven=() all=()
+    jq -r '.labels[]' "$V/expected.json" > labels
+    zero() { llm-infer -m "$V" --precision f32 --classify "$@" --image "$ROOT/tests/golden/image/rgb.png" labels; }
+    for i in 'itap of a {}.' 'a bad photo of the {}.' 'a origami {}.' 'a photo of the large {}.' 'a {} in a video game.' 'art of the {}.' \
+        'a photo of the small {}.'; do
+        seven+=(--labels "$i")
+    done
+    zero "${seven[@]}" > want
+    zero --labels imagenet-7 | cmp - want
+    # the same 80 in another order: nearly the same means
+    for article in the a; do
+        for i in '' bad\  good\  low\ resolution\  cropped\  close-up\  bright\  dark\  black\ and\ white\  pixelated\  blurry\  jpeg\ corrupted\ ; do
+            all+=(--labels "a ${i}photo of $article {}.")
+        done
+        for i in 'a sculpture' 'a rendering' 'a rendition' 'a drawing' 'a painting' 'a sketch' 'a doodle' 'a tattoo' graffiti art itap; do
+            all+=(--labels "$i of $article {}.")
+        done
+        for i in 'hard to see' clean dirty cool nice weird small large; do all+=(--labels "a photo of $article $i {}."); done
+        for i in embroidered plastic origami toy cartoon plushie; do all+=(--labels "$article $i {}."); done
+        all+=(--labels "$article {} in a video game.")
+    done
+    for i in many one my; do all+=(--labels "a photo of $i {}."); done
+    all+=(--labels 'itap of my {}.')
+    assert_equal "${#all[@]}" 160
+    zero "${all[@]}" > want
+    zero --labels imagenet-80 > got
+    diff <(cut -f1,2 got) <(cut -f1,2 want)
+    near_lines <(tail -n +2 got | cut -f3) <(tail -n +2 want | cut -f3) 3e-6
+    zero --labels imagenet-7 > few
+    run -1 cmp -s few got
+    # an ensemble counts once for each of its templates
+    zero --labels imagenet-7 --labels imagenet-7 | cmp - few
+    refused 2 "expected a template with {} in it, imagenet-80 or imagenet-7, found 'imagenet'" \
+        llm-infer -m "$V" --classify --labels imagenet --image "$ROOT/tests/golden/image/rgb.png" labels
+}
+
 # tok MODEL [PRE [NORMALIZER]]: a tokenizer.json whose decoder is BPEDecoder
 tok() {
     printf '{"normalizer": %s, "pre_tokenizer": %s, "decoder": {"type": "BPEDecoder", "suffix": "</w>"}, "model": %s}' "${3-null}" "${2-null}" "$1"
