@@ -84,8 +84,8 @@ static const struct llm_opt options[] = {
     {0, "which-tokens", "WHICH", "tokens of --export, --lens and --attribute: all, last, or a pattern of their texts (\" cat*\") [all]", LLM_STR,
      AT(which_tokens), 0, 0, NULL},
     {0, "classify", NULL, "the prompt's classes with their probabilities; with --jsonl one object per text", LLM_FLAG, AT(classify), 0, 0, NULL},
-    {0, "labels", "TEMPLATE", "with --classify --image: classes are lines of FILE, put into TEMPLATE for {}, or into the templates that imagenet-80 or "
-     "imagenet-7 stand for; repeatable: mean of the templates", LLM_LIST, AT(labels), 0, 0, NULL},
+    {0, "labels", "TEMPLATE", "with --classify --image: classes are lines of FILE, put into TEMPLATE for {}, or into the templates that imagenet-80 "
+     "or imagenet-7 stand for; repeatable: mean of the templates", LLM_LIST, AT(labels), 0, 0, NULL},
     {0, "pooling", "KIND", "how --embed reduces the final hidden states to a vector: mean, cls or last [the model's setting, else mean]",
      LLM_CHOICE, AT(pooling),
      0, 0, "mean|cls|last"},
