@@ -67,10 +67,13 @@ VECTORS_avx512vnni := avx512
 KERNELS_avxvnni := $(QUANTISED)
 KERNELS_avx512vnni := $(QUANTISED)
 KERNELS_avx512bf16 := $(filter-out $(QUANTISED),$(KERNELS))
-KERNEL_OBJ := $(foreach i,$(ISAS),$(patsubst %.c,$(BUILD)/%.$i.o,$(or $(KERNELS_$i),$(KERNELS))))
+# A build of the same flags may have them already (smpi), but for those whose code depends on what they are linked into: by thread-local data.
+KERNELS_IN ?= $(BUILD)
+BOUND := lib/cpu/kernels/gemm_quantised.c
+KERNEL_OBJ := $(foreach i,$(ISAS),$(foreach k,$(or $(KERNELS_$i),$(KERNELS)),$(if $(filter $(BOUND),$k),$(BUILD),$(KERNELS_IN))/$(k:.c=.$i.o)))
 MICRO := $(foreach i,$(ISAS) $(MATRIX_$(ARCH)),$(wildcard lib/cpu/micro/*_$i.c))
 SOURCES ?= $(filter-out $(KERNELS) lib/cpu/micro/%,$(shell find lib -name '*.c' | LC_ALL=C sort))
-OBJ := $(SOURCES:%.c=$(BUILD)/%.o) $(KERNEL_OBJ) $(MICRO:%.c=$(BUILD)/%.o)
+OBJ := $(SOURCES:%.c=$(BUILD)/%.o) $(KERNEL_OBJ) $(MICRO:%.c=$(KERNELS_IN)/%.o)
 LIBRARY := $(BUILD)/libllm.a
 UNIT_SOURCES ?= $(shell find tests/unit -name 'test_*.c' 2>/dev/null | LC_ALL=C sort)
 BATS := $(sort $(wildcard tests/pipe/*.bats)) $(sort $(wildcard tests/cli/*.bats)) $(sort $(wildcard tests/fault/*.bats))
@@ -192,6 +195,16 @@ $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(FUZZ_PARTS) $(LIBRARY
 fuzz-built: $(FUZZERS)
 	@tests/fuzz/run $(FUZZ_SECONDS) $^
 
+## smpi        llm-train for SimGrid's simulated machines (smpirun), in build/smpi: tests/smpi/run
+# A shared library, which every rank loads a copy of. Kernels have neither data nor calls of other libraries, so that those of the program serve.
+SMPI_SOURCES := $(filter-out lib/dist/launcher.c,$(SOURCES)) tests/smpi/launcher.c
+build/smpi/bin/llm-train.o: private FLAGS += -fvisibility=default # for main
+smpi: deps
+	@command -v smpicc > /dev/null || { echo 'smpicc is missing: it is in libsimgrid-dev of Debian' >&2; exit 1; }
+	@$(MAKE) --no-print-directory $(PARALLEL) all
+	@$(MAKE) --no-print-directory $(PARALLEL) BUILD=build/smpi BIN=build/smpi KERNELS_IN=$(BUILD) MPICC=smpicc SOURCES='$(SMPI_SOURCES)' \
+		CFLAGS='-fPIC -DSMPI_NO_OVERRIDE_MALLOC -Dsched_yield=llm_yield_rank -include smpi/smpi_helpers.h $(CFLAGS)' LDFLAGS="-shared -s" build/smpi/llm-train
+
 ## bench       this machine's peaks, and the toolkit's speed against them
 bench: deps
 	@$(MAKE) --no-print-directory $(PARALLEL) all
@@ -269,7 +282,7 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 FORCE:
-.PHONY: FORCE all unit check check-built check-slow asan ubsan tsan asan-ubsan fuzz fuzz-slow fuzz-built bench demo demo-teach demo-style lint format man \
+.PHONY: FORCE all unit check check-built check-slow asan ubsan tsan asan-ubsan fuzz fuzz-slow fuzz-built smpi bench demo demo-teach demo-style lint format man \
 	install uninstall deps dist clean help
 .SECONDARY:
 .DELETE_ON_ERROR:
