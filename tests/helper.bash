@@ -23,9 +23,11 @@ if [[ ${BATS_TRACE_LEVEL:-0} == 0 && $(type -t bats_setup_tracing) == function ]
 fi
 
 bats_require_minimum_version 1.5.0
+dirname() { printf '%s\n' "${1%/*}"; } # the libraries ask for their folder twenty times, before every test: not by a program each
 bats_load_library bats-support
 bats_load_library bats-assert
 bats_load_library bats-file
+unset -f dirname
 
 ROOT=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 SHARED=${LLM_SHARED:-$ROOT/../shared}
