@@ -176,6 +176,12 @@ double llm_frames_memory(double bytes, double n)
     return n > 0 ? bytes / n * ((n < most ? n : most) + 2 * llm_pool_threads()) : 0;
 }
 
+double llm_frames_memory_joined(double bytes, double n, double largest)
+{
+    const double most = (double)llm_frames_in_memory(), held = n < most ? n : most;
+    return n > 0 ? held * (largest + bytes / n) + largest * (1 + 2 * llm_pool_threads()) : 0;
+}
+
 /* ---- writing by several processes ---- */
 
 /* The frames of a batch: who makes each and how long they have become, [limit of the team * its processes]; which of them this process makes; how

@@ -56,6 +56,9 @@ struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level
 size_t llm_frames_in_memory(void);
 /* Memory that llm_frames_write of n frames of `bytes` bytes in all takes at most: frames that wait to be written, and those that are compressed. */
 double llm_frames_memory(double bytes, double n);
+/* The same of a process in a team in which several have parts of a frame, about: the parts of a batch are brought together before it is compressed,
+ * a buffer stays as large as its largest frame, and one more is for frames that others have made. */
+double llm_frames_memory_joined(double bytes, double n, double largest);
 /* Compresses the jobs with all threads and writes them in order. */
 int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int llm_frames_finish(struct llm_frame_writer *w, struct llm_err *e) LLM_MUST_CHECK; /* writes the table */

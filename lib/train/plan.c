@@ -30,6 +30,7 @@ enum { PASSES = 2 };
 /* What the options train, of the whole model. */
 struct trained {
     double params, active, frozen_bytes, moments, frames, in_layers, largest;
+    double frame;               /* bytes of the largest frame of a checkpoint */
     double sliced, experts;     /* that ranks can divide: slices, of all members; experts */
     bool all, embedding;
 };
@@ -82,6 +83,7 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
         const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
         double elements = (double)s->shape[0] * (double)s->shape[1];
         n->frames += ceil(4 * elements / (double)LLM_FRAME_BYTES);
+        if (4 * elements > n->frame) n->frame = 4 * elements < (double)LLM_FRAME_BYTES ? 4 * elements : (double)LLM_FRAME_BYTES;
         if (llm_param_spec_sliced(s)) {
             n->sliced += elements;
             elements /= (double)members;
@@ -303,7 +305,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     const bool cut = llm_layout_stages(l) > 1;
     const int64_t members = llm_layout_members(l);
     const int64_t ep = llm_layout_experts(l), ranks = l->dp > 0 && !cut ? l->dp : ep; /* a pipeline is planned stage by stage below */
-    const double program = 16e6;
+    const double program = l->dp > 1 || ep > 1 || members > 1 || cut ? 24e6 : 16e6; /* with an MPI library */
     struct llm_train_options placed = *given, rows_of;
     const struct llm_train_options *const o = &placed;
     llm_train_options_outer(&placed);
@@ -396,10 +398,14 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         return 0;
     }
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
-    p->other += one.forms + steps * (two.forms - one.forms) + program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
+    const double formed = l->zero == 3 && ranks > 1 ? 1 - trained.in_layers / trained.params : 1; /* weights that come and go have no packed forms */
+    p->other += formed * (one.forms + steps * (two.forms - one.forms)) + program + two.scratch
+              + 20.0 * (double)(o->batch * o->accumulate * context);
     /* A save takes the memory of the activations, and more if they have less. */
     const double stored = p->weights + (stored_moments > 0 ? stored_moments : p->moments) + p->averages;
-    const double saving = collected + llm_frames_memory(stored, trained.frames * stored / p->weights);
+    const double frames = stored * whole.frames / (4 * whole.params + whole.frozen_bytes); /* those of ranks are as long as those of one process */
+    const bool joined = members > 1 || (ranks > 1 && ep == 1 && l->zero > 0);
+    const double saving = collected + (joined ? llm_frames_memory_joined(stored, frames, whole.frame) : llm_frames_memory(stored, frames));
     p->other += saving > p->activations ? saving - p->activations : 0;
     p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;
     p->step_seconds = (one.seconds + steps * each) * passes;
