@@ -296,6 +296,12 @@ same_when_resumed() {
     cmp straight.llm resumed.llm
 }
 
+# manual_blocks PAGE: `blocks`, the displays of man/PAGE as commands, in order.
+manual_blocks() {
+    mapfile -t -d '' blocks < <(awk '/^\.Bd/ { code = 1; next } /^\.Ed/ { code = 0; printf "%c", 0 } code' "$ROOT/man/$1" |
+        sed 's/\\e/\\/g; s/^\\&//')
+}
+
 # manual_examples PROGRAM N: runs each block of the EXAMPLES of man/PROGRAM.1; there are N of them.
 manual_examples() {
     local block blocks

@@ -56,8 +56,8 @@ struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level
 size_t llm_frames_in_memory(void);
 /* Memory that llm_frames_write of n frames of `bytes` bytes in all takes at most: frames that wait to be written, and those that are compressed. */
 double llm_frames_memory(double bytes, double n);
-/* The same of a process in a team in which several have parts of a frame, about: the parts of a batch are brought together before it is compressed,
- * a buffer stays as large as its largest frame, and one more is for frames that others have made. */
+/* An estimate for one process of a team whose frames are assembled from the shards of several: a batch's shards are gathered before compression, each
+ * output buffer keeps the size of its largest frame (`largest` bytes), and one more buffer receives the frames of other processes. */
 double llm_frames_memory_joined(double bytes, double n, double largest);
 /* Compresses the jobs with all threads and writes them in order. */
 int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e) LLM_MUST_CHECK;

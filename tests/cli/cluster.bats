@@ -4,8 +4,7 @@ load ../mpi
 
 # Each block of the page is left in blocks[i].
 setup() {
-    mapfile -t -d '' blocks < <(awk '/^\.Bd/ { code = 1; next } /^\.Ed/ { code = 0; printf "%c", 0 } code' "$ROOT/man/llmutils-cluster.7" |
-        sed 's/\\e/\\/g; s/^\\&//')
+    manual_blocks llmutils-cluster.7
     sentences 400 > corpus.txt
     llm-tokenize train --vocab-size 280 -o tok.json corpus.txt
     llm-tokenize encode -q -T tok.json -o corpus.tok corpus.txt

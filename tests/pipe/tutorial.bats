@@ -13,8 +13,7 @@ setup_file() {
     [[ -z ${SANITIZER-} ]] || skip "its training takes too long under $SANITIZER"
     cd "$BATS_FILE_TMPDIR"
     command -v zstd > /dev/null || skip "zstd is not installed"
-    mapfile -t -d '' blocks < <(awk '/^\.Bd/ { code = 1; next } /^\.Ed/ { code = 0; printf "%c", 0 } code' "$ROOT/man/llmutils.7" |
-        sed 's/\\e/\\/g; s/^\\&//')
+    manual_blocks llmutils.7
     [[ ${#blocks[@]} -ge 12 ]]
     for block in "${blocks[@]}"; do
         echo "$block"
