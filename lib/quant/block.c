@@ -3,6 +3,7 @@
 #include "quant/block.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 #include "cpu/kernels.h"
 
@@ -54,9 +55,41 @@ static int scale_near(const struct llm_block_kind *kind, int asked, int k)
     return kind->scales ? kind->scales[between(asked + k - 3, 0, kind->n_scales - 1)] : between(asked + k - 1, kind->scale_min, kind->scale_max);
 }
 
+/* Values of candidate k of every lane: as scale_near and low_near have integers. */
+static void near_by(const int *asked, int k, int least, int most, float unit, float *value)
+{
+    for (int l = 0; l < LLM_FIT_LANES; l++) {
+        int x = asked[l] + k - 1;
+        x = x < least ? least : x;
+        x = x > most ? most : x;
+        value[l] = unit * (float)x;
+    }
+}
+
 static int low_near(const struct llm_block_kind *kind, int asked, int k)
 {
     return between(asked + k - 1, 0, kind->low_max);
+}
+
+enum { QUAD = 4 /* groups side by side in loops that become vectors */ };
+
+/* The candidate that leaves each group the least error, the first of equals. error: as in struct llm_fit_tries. */
+static void least_of(const float *error, int n, int groups, int *best)
+{
+    for (int at = 0; at < groups; at += QUAD) {
+        float least[QUAD];
+        int which[QUAD] = {0};
+        memcpy(least, error + at, sizeof least);
+        for (int i = 1; i < n; i++) {
+            for (int l = 0; l < QUAD; l++) {
+                const float here = error[i * groups + at + l];
+                const int better = -(here < least[l]);
+                which[l] = (i & better) | (which[l] & ~better);
+                least[l] = here < least[l] ? here : least[l];
+            }
+        }
+        memcpy(best + at, which, sizeof which);
+    }
 }
 
 /* The integer scales and offsets of the groups from `first` on that leave the least error, near those that the fits ask for: each scale with each
@@ -64,27 +97,31 @@ static int low_near(const struct llm_block_kind *kind, int asked, int k)
 static void choose_integers(const struct llm_block_kind *kind, const struct llm_fit_values *v, const struct llm_group_fit *fits, int first,
                             struct llm_block *b, struct left *left)
 {
-    const int n_lows = kind->low_max ? 3 : 1, n = (kind->scales ? 7 : 3) * n_lows, groups = v->groups;
-    int scale[LLM_FIT_LANES], low[LLM_FIT_LANES], best[LLM_FIT_LANES] = {0};
-    const size_t row = (size_t)groups * sizeof(float);
+    const int n_lows = kind->low_max ? 3 : 1, n_scales = kind->scales ? 7 : 3, n = n_scales * n_lows, groups = v->groups;
+    int scale[LLM_FIT_LANES] = {0}, low[LLM_FIT_LANES] = {0}, best[LLM_FIT_LANES];
     struct llm_fit_tries t;
     for (int g = 0; g < groups; g++) {
         const float of_scale = fits[g].scale / b->d;
         scale[g] = kind->scales ? listed(kind, of_scale) : nearest_within(b->d != 0 ? of_scale : 0, kind->scale_min, kind->scale_max);
         low[g] = nearest_within(b->least != 0 ? fits[g].low / b->least : 0, 0, kind->low_max);
     }
-    for (int i = 0; i < n; i++) {
-        float *to_scale = t.scale + i * groups, *to_low = t.low + i * groups;
-        if (i % n_lows) memcpy(to_scale, to_scale - groups, row);
-        else for (int g = 0; g < groups; g++) to_scale[g] = b->d * (float)scale_near(kind, scale[g], i / n_lows);
-        if (i >= n_lows) memcpy(to_low, to_low - n_lows * groups, row);
-        else for (int g = 0; g < groups; g++) to_low[g] = b->least * (float)low_near(kind, low[g], i);
+    for (int s = 0, i = 0; s < n_scales; s++) { /* whole rows of lanes, of which the next candidate replaces those beyond the groups */
+        float to_scale[LLM_FIT_LANES];
+        if (kind->scales) for (int l = 0; l < LLM_FIT_LANES; l++) to_scale[l] = b->d * (float)scale_near(kind, scale[l], s);
+        else near_by(scale, s, kind->scale_min, kind->scale_max, b->d, to_scale);
+        for (int k = 0; k < n_lows; k++, i++) {
+            memcpy(t.scale + i * groups, to_scale, sizeof to_scale);
+            if (!s) near_by(low, k, 0, kind->low_max, b->least, t.low + i * groups);
+            else memcpy(t.low + i * groups, t.low + k * groups, (size_t)groups * sizeof *t.low);
+        }
     }
     llm_k.fit.tries(kind, v, n, false, &t);
+    memset(t.error + n * groups, 0, QUAD * sizeof *t.error); /* a single group is looked at as if it were four */
+    least_of(t.error, n, groups, best);
     for (int g = 0; g < groups; g++) {
-        for (int i = 1; i < n; i++) best[g] = t.error[i * groups + g] < t.error[best[g] * groups + g] ? i : best[g];
-        b->scale[first + g] = scale_near(kind, scale[g], best[g] / n_lows);
-        b->low[first + g] = (uint8_t)low_near(kind, low[g], best[g] % n_lows);
+        const int of_scale = n_lows == 3 ? best[g] / 3 : best[g], of_low = best[g] - of_scale * n_lows;
+        b->scale[first + g] = scale_near(kind, scale[g], of_scale);
+        b->low[first + g] = (uint8_t)low_near(kind, low[g], of_low);
     }
     for (int g = 0; g < groups; g++) { /* the chosen ones, in the places of candidate 0 */
         t.scale[g] = t.scale[best[g] * groups + g];
@@ -167,72 +204,110 @@ static void choose_power(const struct llm_block_kind *kind, const float *x, cons
     b->d = t.scale[best];
 }
 
-enum { GROUP_MAX = 32 }; /* elements of a group of a block that has several */
+enum { GROUP_MAX = 32, LANES = LLM_FIT_LANES }; /* elements of a group of a block that has several */
 
 /* Rows of all groups' elements, as struct llm_fit_values has them. groups: 4, 8 or 16. */
 static void interleave(const float *x, int n, int groups, float *rows)
 {
-    for (int j = 0; j < n; j++) {
-        for (int g = 0; g < groups; g++) rows[j * LLM_FIT_LANES + g] = x[g * n + j];
+    for (int g = 0; g < groups; g += QUAD) {
+        const float *a = x + g * n, *b = a + n, *c = b + n, *d = c + n;
+        for (int j = 0; j < n; j++) {
+            float *row = rows + j * LANES + g;
+            row[0] = a[j];
+            row[1] = b[j];
+            row[2] = c[j];
+            row[3] = d[j];
+        }
     }
     for (int j = 0; j < n; j++) { /* apart, so that what is copied has left the store buffer */
-        for (int l = groups; l < LLM_FIT_LANES; l += 4) memcpy(rows + j * LLM_FIT_LANES + l, rows + j * LLM_FIT_LANES + l - groups, 4 * sizeof *rows);
+        for (int l = groups; l < LANES; l += QUAD) memcpy(rows + j * LANES + l, rows + j * LANES + l - groups, QUAD * sizeof *rows);
     }
 }
 
 /* Integers of all groups for the block's scales, then these for the codes, in turn. */
-static void improve(const struct llm_block_kind *kind, const float *x, const struct weights *w, const struct llm_group_fit *fits, struct llm_block *b)
+static void improve(const struct llm_block_kind *kind, const struct llm_fit_values *v, const struct weights *w, const struct llm_group_fit *fits,
+                    struct llm_block *b)
 {
-    const int groups = kind->size / kind->group;
-    float rows_x[LLM_FIT_LANES * GROUP_MAX], rows_w[LLM_FIT_LANES * GROUP_MAX];
-    struct llm_fit_values v = {x, w->w, kind->group, groups};
     double best = INFINITY;
-    struct llm_block try = *b;
-    if (groups > 1) {
-        interleave(v.x, v.n, groups, rows_x);
-        interleave(v.w, v.n, groups, rows_w);
-        v.x = rows_x;
-        v.w = rows_w;
-    }
+    struct llm_block try;
+    memcpy(&try, b, offsetof(struct llm_block, q));
     for (int round = 0; round < 6; round++) {
         struct left left[LLM_BLOCK_GROUPS];
         double error = 0;
-        if (groups > 1) choose_integers(kind, &v, fits, 0, &try, left);
-        else left[0] = as_it_is(kind, &v, &try);
-        for (int g = 0; g < groups; g++) error += left[g].error;
+        if (v->groups > 1) choose_integers(kind, v, fits, 0, &try, left);
+        else left[0] = as_it_is(kind, v, &try);
+        for (int g = 0; g < v->groups; g++) error += left[g].error;
         if (!(error < best)) break;
         const bool little = error > best * 0.999;
         best = error;
-        *b = try;
+        memcpy(b, &try, offsetof(struct llm_block, q)); /* there are no codes yet */
         if (little || !refit(kind, w, left, &try)) break;
     }
 }
 
-static void weigh(const struct llm_block_kind *kind, const float *x, const float *w, struct weights *out)
+/* The weights and sums of a block of one group. */
+static void weigh_one(const float *x, const float *w, int n, struct weights *out)
 {
-    for (int g = 0, at = 0; at < kind->size; g++, at += kind->group) {
-        float sum = 0;
-        for (int j = 0; j < kind->group; j++) sum += w[at + j];
-        out->sum[g] = out->x[g] = 0;
-        for (int j = at; j < at + kind->group; j++) {
-            out->w[j] = sum > 0 ? w[j] : 1;
-            out->sum[g] += (double)out->w[j];
-            out->x[g] += (double)(out->w[j] * x[j]);
+    float sum = 0;
+    for (int j = 0; j < n; j++) sum += w[j];
+    out->sum[0] = out->x[0] = 0;
+    for (int j = 0; j < n; j++) {
+        out->w[j] = sum > 0 ? w[j] : 1;
+        out->sum[0] += (double)out->w[j];
+        out->x[0] += (double)(out->w[j] * x[j]);
+    }
+}
+
+/* The same of several groups at once, whose rows are x and w. Those of w become 1 where they are. */
+static void weigh_rows(const struct llm_block_kind *kind, const float *x, float *w, struct weights *out)
+{
+    const int n = kind->group, groups = kind->size / n;
+    for (int at = 0; at < groups; at += QUAD) {
+        const float *xq = x + at;
+        float *wq = w + at, sum[QUAD] = {0};
+        double weight[QUAD] = {0}, moment[QUAD] = {0};
+        for (int j = 0; j < n; j++) {
+            for (int l = 0; l < QUAD; l++) sum[l] += wq[j * LANES + l];
         }
+        for (int l = 0; l < QUAD; l++) {
+            for (int j = 0; !(sum[l] > 0) && j < n; j++) out->w[(at + l) * n + j] = 1;
+            for (int j = 0; !(sum[l] > 0) && j < n; j++) {
+                for (int copy = l; copy < LANES - at; copy += groups) wq[j * LANES + copy] = 1;
+            }
+        }
+        for (int j = 0; j < n; j++) {
+            for (int l = 0; l < QUAD; l++) {
+                weight[l] += (double)wq[j * LANES + l];
+                moment[l] += (double)(wq[j * LANES + l] * xq[j * LANES + l]);
+            }
+        }
+        memcpy(out->sum + at, weight, sizeof weight);
+        memcpy(out->x + at, moment, sizeof moment);
     }
 }
 
 void llm_block_choose(const struct llm_block_kind *kind, const float *x, const float *w, enum llm_block_effort effort, struct llm_block *b)
 {
+    float rows_x[LANES * GROUP_MAX], rows_w[LANES * GROUP_MAX];
     struct llm_group_fit fits[LLM_BLOCK_GROUPS];
     struct weights weights;
     const int groups = kind->size / kind->group;
+    struct llm_fit_values v = {x, weights.w, kind->group, groups};
     b->d = b->least = 0;
-    weigh(kind, x, w, &weights);
+    if (groups > 1) {
+        interleave(x, v.n, groups, rows_x);
+        interleave(w, v.n, groups, rows_w);
+        memcpy(weights.w, w, (size_t)kind->size * sizeof *w);
+        weigh_rows(kind, rows_x, rows_w, &weights);
+        v.x = rows_x;
+        v.w = rows_w;
+    } else {
+        weigh_one(x, w, kind->size, &weights);
+    }
     for (int g = 0; g < groups; g++) fits[g] = llm_group_fit(kind, x + g * kind->group, weights.w + g * kind->group, kind->group, effort);
     first_scales(kind, fits, groups, b);
     if (effort != LLM_BLOCK_RTN && kind->levels && kind->levels[0] == 0 && !kind->scales) choose_power(kind, x, &weights, b);
-    else if (effort != LLM_BLOCK_RTN) improve(kind, x, &weights, fits, b);
+    else if (effort != LLM_BLOCK_RTN) improve(kind, &v, &weights, fits, b);
     for (int g = 0; g < groups; g++) put_codes(kind, x + g * kind->group, g, b);
 }
 

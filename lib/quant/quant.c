@@ -50,12 +50,13 @@ static void encode_blocks(const struct work *w, uint64_t first, const float *x, 
     const enum llm_block_effort effort = w->method == LLM_QUANT_RTN ? LLM_BLOCK_RTN : LLM_BLOCK_SEARCH;
     const struct llm_quant_job *j = w->job;
     const size_t size = (size_t)w->to->block_size;
-    float weights[LLM_BLOCK_MAX];
+    float weights[LLM_BLOCK_MAX], squares[PIECE / LLM_BLOCK_AROUND];
     struct llm_grid_block points;
     struct llm_block b;
+    llm_block_squares(x, n, squares);
     for (size_t i = 0; i < n; i += size) {
         const float *importance = j->importance ? j->importance + (first + i) % (uint64_t)j->row : NULL;
-        llm_block_weights(j->to, x, n, i, importance, weights);
+        llm_block_weights(j->to, x + i, squares[i / LLM_BLOCK_AROUND], importance, weights);
         char *to = (char *)out + i / size * (size_t)w->to->block_bytes;
         if (grid) {
             llm_grid_choose(grid, x + i, weights, effort, &points);

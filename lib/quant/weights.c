@@ -5,21 +5,30 @@
 #include <math.h>
 #include "cpu/dtype/block.h"
 
-enum { AROUND = 256 }; /* elements whose mean square stands for the size of values; a multiple of every block size */
+enum { AROUND = LLM_BLOCK_AROUND, ABREAST = 4 /* sums side by side: each waits for its own additions only */ };
 
-static float mean_square(const float *x, size_t n)
+void llm_block_squares(const float *x, size_t n, float *square)
 {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-    return (float)(sum / (double)n);
+    size_t at = 0;
+    for (; at + ABREAST * AROUND <= n; at += ABREAST * AROUND) {
+        double sum[ABREAST] = {0};
+        for (size_t i = at; i < at + AROUND; i++) {
+            for (size_t k = 0; k < ABREAST; k++) sum[k] += (double)x[i + k * AROUND] * (double)x[i + k * AROUND];
+        }
+        for (int k = 0; k < ABREAST; k++) *square++ = (float)(sum[k] / AROUND);
+    }
+    for (; at < n; at += AROUND) {
+        const size_t here = n - at < AROUND ? n - at : AROUND;
+        double sum = 0;
+        for (size_t i = at; i < at + here; i++) sum += (double)x[i] * (double)x[i];
+        *square++ = (float)(sum / (double)here);
+    }
 }
 
-void llm_block_weights(enum llm_dtype t, const float *x, size_t n, size_t at, const float *importance, float *w)
+void llm_block_weights(enum llm_dtype t, const float *values, float square, const float *importance, float *w)
 {
     const struct llm_block_kind *kind = llm_block_kind_of(t);
-    const size_t size = (size_t)llm_dtypes[t].block_size, from = at / AROUND * AROUND;
-    x += from;
-    const float square = mean_square(x, n - from < AROUND ? n - from : AROUND), *values = x + (at - from);
+    const size_t size = (size_t)llm_dtypes[t].block_size;
     const float twice = size == AROUND && t != LLM_Q2_K && t != LLM_IQ2_XS ? 2 * square : square;
     const bool sizes = t != LLM_Q6_K && t != LLM_Q4_K && t != LLM_IQ4_XS; /* importances count more for large values */
     const float least = kind && kind->low_max > 0 && t != LLM_Q2_K ? sqrtf(square) : 0;

@@ -5,8 +5,13 @@
 #include <stddef.h>
 #include "cpu/dtype.h"
 
-/* Weights of the block of type `t` that begins at x[at], to w[block size]. x[n] are the values around it, in pieces that begin at the tensor's first
- * element. importance: of the block's columns; NULL: only the values themselves say how much they count. */
-void llm_block_weights(enum llm_dtype t, const float *x, size_t n, size_t at, const float *importance, float *w);
+enum { LLM_BLOCK_AROUND = 256 }; /* values whose mean square stands for the size of each of them; a multiple of every block size */
+
+/* The mean squares of each LLM_BLOCK_AROUND of x[n], the last ones may be fewer. */
+void llm_block_squares(const float *x, size_t n, float *square);
+
+/* Weights of a block of type `t` whose values are x, to w[block size]. square: the mean square of the values around it. importance: of the block's
+ * columns; NULL: only the values themselves say how much they count. */
+void llm_block_weights(enum llm_dtype t, const float *x, float square, const float *importance, float *w);
 
 #endif

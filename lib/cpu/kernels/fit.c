@@ -179,15 +179,33 @@ struct centred {
     const float *x, *w, *wx;
     int n;
     bool positive;            /* the offset is not above 0, the mean included */
+    V low, top;               /* its least and its largest value */
     V weight, mean, lost;     /* Σ w; the mean; Σ w mean² */
 };
 
+/* Which ends of the range of levels the group's values lie beyond, by its least and its largest: levels rise or fall with values. */
+INLINE enum ends ends_of(const struct centred *g, const struct shape *s, const struct candidates *c, const int count)
+{
+    M below = v_lt(v_zero(), v_zero()), above = below, between;
+    LLM_UNROLL
+    for (int k = 0; k < count; k++) {
+        const V a = v_round(v_add(v_mul(g->low, c[k].inverse), c[k].shift)), b = v_round(v_add(v_mul(g->top, c[k].inverse), c[k].shift));
+        between = m_and(v_le(s->least, a), v_le(s->least, b)); /* not for NaN */
+        below = m_or(below, m_not(between));
+        above = m_or(above, m_or(v_lt(s->most, a), v_lt(s->most, b)));
+    }
+    return m_any(below) ? BOTH : m_any(above) ? TOP : NEITHER;
+}
+
 /* Rounds `count` vectors of candidates to levels and keeps those of the best that least squares make of them; unless it is the last round, the
  * candidates are then the next round's. */
-INLINE void fit_once(const struct centred *g, const struct shape *s, const enum ends ends, struct candidates *c, struct best *b, const int count,
-                     const bool last)
+INLINE void fit_once(const struct centred *g, const struct shape *s, struct candidates *c, struct best *b, const int count, const bool last)
 {
-    add_up(s, LINEAR, ends, g->x, g->w, g->wx, g->n, c, count);
+    switch (ends_of(g, s, c, count)) { /* sums are the same for all that hold */
+    case NEITHER: add_up(s, LINEAR, NEITHER, g->x, g->w, g->wx, g->n, c, count); break;
+    case TOP: add_up(s, LINEAR, TOP, g->x, g->w, g->wx, g->n, c, count); break;
+    default: add_up(s, LINEAR, BOTH, g->x, g->w, g->wx, g->n, c, count); break;
+    }
     LLM_UNROLL
     for (int k = 0; k < count; k++) {
         V level = v_div(c[k].l, g->weight), scale = v_div(c[k].xl, v_sub(c[k].ll, v_mul(c[k].l, level)));
@@ -220,7 +238,8 @@ INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const 
         bottoms = v_max(v_neg(xj), bottoms);
         v_store(wx + j, v_mul(v_load(w + j), xj));
     }
-    float top = v_hmax(tops), low = -v_hmax(bottoms);
+    const float largest = v_hmax(tops), least = -v_hmax(bottoms);
+    float top = largest, low = least;
     if (positive && low > 0) low = 0;
     if (positive && top < 0) top = 0;
     if (!(top - low > 1e-30f)) return (struct llm_group_fit){0, -low};
@@ -232,7 +251,8 @@ INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const 
     for (int i = 0; i < 2 * TRIES; i++) inverses[i] = (most - 0.9f + 0.0625f * (float)i) / (top - low);
     fit = (struct llm_group_fit){(top - low) / most, low - mean};
     make_shape(kind, LINEAR, &s);
-    const struct centred g = {xc, w, wx, n, positive, v_set1(weight), v_set1(mean), v_set1(weight * mean * mean)};
+    const struct centred g = {xc, w, wx, n, positive, v_set1(least - mean), v_set1(largest - mean),
+                              v_set1(weight), v_set1(mean), v_set1(weight * mean * mean)};
     for (int i = 0; i < 2 * N; i += 2) {
         struct candidates c[2];
         struct best b[2];
@@ -242,10 +262,8 @@ INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const 
             c[k].shift = v_mul(v_set1(mean - low), c[k].inverse);
             b[k] = (struct best){v_set1(-INFINITY), v_zero(), v_zero()};
         }
-        if (positive) fit_once(&g, &s, TOP, c, b, 2, false); /* 0 is in the range: rounding errors do not move its least value off level 0 */
-        else fit_once(&g, &s, BOTH, c, b, 2, false);
-        for (int round = 1; round < ROUNDS - 1; round++) fit_once(&g, &s, BOTH, c, b, 2, false);
-        fit_once(&g, &s, BOTH, c, b, 2, true);
+        for (int round = 0; round < ROUNDS - 1; round++) fit_once(&g, &s, c, b, 2, false);
+        fit_once(&g, &s, c, b, 2, true);
         for (int k = 0; k < 2; k++) keep_lanes(&b[k], &gain, &fit);
     }
     return (struct llm_group_fit){fit.scale, -(fit.low + mean)};
