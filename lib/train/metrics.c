@@ -10,28 +10,39 @@
 #include "base/log.h"
 #include "train/log_place.h"
 
-double llm_measured_peak(enum llm_compute compute)
+/* Operations a second of the fastest of `runs` products of n x n by n x n; 0 when there is no memory. */
+static double product_rate(int64_t n, int runs, enum llm_compute compute)
 {
-    enum { N = 1024 };
-    const double max_seconds = .5; /* after which slow machines have measured enough */
     struct llm_err e;
-    float *memory = aligned_alloc(64, 3 * sizeof(float) * N * N);
+    size_t area = (size_t)(n * n);
+    float *memory = aligned_alloc(64, 3 * sizeof(float) * area);
     double best = 0;
     if (!memory) return 0;
-    for (size_t i = 0; i < 3 * (size_t)N * N; i++) memory[i] = (float)(i % 17) - 8;
-    struct llm_weight w = {.data = memory, .dtype = LLM_F32, .n = N, .k = N};
-    const struct llm_matmul a = {.m = N, .x = memory + N * N, .ldx = N, .y = memory + 2 * N * N, .ldy = N, .compute = compute};
+    for (size_t i = 0; i < 3 * area; i++) memory[i] = (float)(i % 17) - 8;
+    struct llm_weight w = {.data = memory, .dtype = LLM_F32, .n = n, .k = n};
+    const struct llm_matmul a = {.m = n, .x = memory + area, .ldx = n, .y = memory + 2 * area, .ldy = n, .compute = compute};
     if (llm_weight_pack(&w, compute, false, &e) == 0) {
-        const double began = llm_now();
-        for (int i = 0; i < 6 && (i == 0 || llm_now() - began < max_seconds); i++) {
+        for (int i = 0; i < runs; i++) {
             double started = llm_now();
             if (llm_matmul(&a, &w, &e) < 0) break;
-            double rate = 2.0 * N * N * N / (llm_now() - started);
+            double rate = 2.0 * (double)n * (double)n * (double)n / (llm_now() - started);
             if (rate > best) best = rate;
         }
     }
     llm_weight_release(&w);
     free(memory);
+    return best;
+}
+
+double llm_measured_peak(enum llm_compute compute)
+{
+    const double seconds = .001; /* that a product takes at least: in less, starting the threads counts */
+    int64_t n = 512;
+    double best = product_rate(n, 8, compute);
+    while (n < 4096 && 2.0 * (double)n * (double)n * (double)n < best * seconds) {
+        n *= 2;
+        best = product_rate(n, 8, compute);
+    }
     return best;
 }
 
