@@ -311,8 +311,8 @@ int main(int argc, char **argv)
     if (a.teach.lag > 0) llm_option_set_word(&a.o, "off-policy", true);
     if (a.profile) llm_profile_start();
     int failed = begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
-    const bool agreed = failed && llm_comm_failed(run.trainer.comm);
-    failed = agreed || llm_comm_agree(run.trainer.comm, failed ? -1 : 0, NULL, &e) < 0 || llm_trainer_same(&run.trainer, &e) < 0;
+    const bool comm_failed = failed && llm_comm_failed(run.trainer.comm);
+    failed = comm_failed || llm_comm_agree(run.trainer.comm, failed ? -1 : 0, NULL, &e) < 0 || llm_trainer_same(&run.trainer, &e) < 0;
     bool trains = !a.plan && !a.gradcheck && !a.coordcheck && !a.show;
     if (!failed && trains) llm_signals_catch(); /* until here there is nothing to save */
     llm_signals_hold(run.trainer.comm != NULL); /* a step takes account of what any rank has caught */

@@ -23,11 +23,29 @@ if [[ ${BATS_TRACE_LEVEL:-0} == 0 && $(type -t bats_setup_tracing) == function ]
 fi
 
 bats_require_minimum_version 1.5.0
-dirname() { printf '%s\n' "${1%/*}"; } # the libraries ask for their folder twenty times, before every test: not by a program each
-bats_load_library bats-support
-bats_load_library bats-assert
-bats_load_library bats-file
-unset -f dirname
+
+# The libraries' functions that tests call. Reading the libraries takes longer than bats needs for a test: the first call does it.
+for name in fail assert assert_equal assert_output assert_line assert_regex refute refute_output refute_line \
+    assert_exist assert_exists assert_not_exist assert_not_exists assert_file_exist assert_file_exists assert_file_executable; do
+    eval "$name() { libraries; $name \"\$@\"; }"
+done
+unset name
+libraries() {
+    dirname() { printf '%s\n' "${1%/*}"; } # they ask for their folder twenty times: not by a program each
+    bats_load_library bats-support
+    bats_load_library bats-assert
+    bats_load_library bats-file
+    unset -f dirname
+}
+
+# bats asks mktemp for the file of each `run --separate-stderr`: not by a program each.
+mktemp() {
+    if [[ $# == 1 && $1 == "${BATS_TEST_TMPDIR-}"/separate-stderr-XXXXXX ]]; then
+        printf '%s\n' "${1%XXXXXX}$BASHPID"
+    else
+        command mktemp "$@"
+    fi
+}
 
 ROOT=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 SHARED=${LLM_SHARED:-$ROOT/../shared}
@@ -165,8 +183,10 @@ one_line() {
 # nothing_left [FILE]: no temporary file stands beside FILE (the current folder when not given).
 nothing_left() {
     local found
-    found=$(find "${1:-.}" -name '*.tmp*' -o -name '*llm-tmp-*' -o -name '.llm-*' | head)
-    [[ -z $found ]] || fail "left behind: $found"
+    shopt -s dotglob globstar nullglob
+    found=("${1:-.}"/**/{*.tmp*,*llm-tmp-*,.llm-*})
+    shopt -u dotglob globstar nullglob
+    [[ ${#found[@]} == 0 ]] || fail "left behind: ${found[*]}"
 }
 
 # refused STATUS PATTERN COMMAND...: the program of COMMAND fails so, in one line under its name, prints nothing, and leaves nothing half made.
@@ -294,6 +314,25 @@ same_when_resumed() {
     "$@" --schedule constant --warmup 2 -n 6 -o straight.llm
     llm-train -q --resume part.llm -n 6 -o resumed.llm
     cmp straight.llm resumed.llm
+}
+
+# readme_commands: those of the README, the lines after "$ " and "> " of its console blocks, but not those of make, which are what `make check` itself is.
+readme_commands() {
+    awk '/^```console/ { on = 1; next } /^```/ { on = 0 } !on { next }
+        /^\$ / { skip = /^\$ make/; if (!skip) print substr($0, 3); next }
+        /^> / { if (!skip) print substr($0, 3) }' "$ROOT/README.md"
+}
+
+# readme_run: runs commands.sh beside the programs, as a reader of the README has them. $output: what they print. The perplexity by pipe and by llm-bench
+# is that of one model.
+readme_run() {
+    ln -s "$BIN" bin
+    mkdir build
+    cc -O1 -o build/stories "$ROOT/tests/demo/stories.c"
+    [[ $(wc -l < commands.sh) -ge 10 ]]
+    run -0 --separate-stderr bash -e -o pipefail commands.sh
+    awk -F'\t' -v piped="$(grep -E '^[0-9.]+$' <<< "$output")" '$1 == "held-out.txt" && NF == 9 { seen = $6 / piped }
+        END { exit !(seen > .95 && seen < 1.05) }' <<< "$output" || fail "$output"
 }
 
 # manual_blocks PAGE: `blocks`, the displays of man/PAGE as commands, in order.

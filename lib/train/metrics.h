@@ -26,7 +26,7 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
                      struct llm_err *e) LLM_MUST_CHECK;
 int llm_metrics_close(struct llm_metrics *m, struct llm_err *e) LLM_MUST_CHECK;
 
-/* FLOP/s of the fastest of eight products in `compute`, all threads, of 512³ or, where those take less than a millisecond, more. 0 when memory is short. */
+/* FLOP/s of the fastest of eight products of 512³, or more where those take less than a millisecond, by all threads. 0 without memory. */
 double llm_measured_peak(enum llm_compute compute);
 
 #endif

@@ -1,5 +1,6 @@
 # llm-infer --memory, --latency-target: what runs at once changes, the output does not.
 load ../helper
+export LLM_THREADS=1 # models as small as these gain nothing by more, and files run at once
 
 setup_file() {
     memory_meter
@@ -88,23 +89,23 @@ bounded() {
     "${train[@]}" -c tiny "${wide[@]}" --set prefix_lm=true -o prefix.llm "$F/data.tok"
     "${train[@]}" -c tiny "${wide[@]}" --set num_nextn_predict_layers=1 -o next.llm "$F/data.tok"
     for m in window mla prefix; do
-        "${b[@]}" -m $m.llm --no-timings --parallel 1 in.jsonl | jq -c . > want
+        "${b[@]}" -m $m.llm --no-timings in.jsonl | jq -c . > want
         [[ $m == window ]] && kb=3500 || kb=6000 # pages of windows are released early
         bounded $kb "${b[@]}" -m $m.llm
     done
     # the state of a recurrent model does not grow: fewer begin. Some 250 kB of what the program takes beside it differ from run to run
     "${b[@]}" -m mamba.llm --no-timings --parallel 1 in.jsonl > want
     "${b[@]}" -m mamba.llm --no-timings --memory $(($(least "${b[@]}" -m mamba.llm) + 1200000)) in.jsonl | cmp - want
-    "${b[@]}" -m next.llm --no-timings --parallel 1 in.jsonl | jq -c . > want
+    "${b[@]}" -m next.llm --no-timings in.jsonl | jq -c . > want
     bounded 6000 "${b[@]}" -m next.llm --draft-max 2
     llm-infer -m next.llm -q --cache-type f32 --ids -n 0 --kv-out begin.kv '5 6 7 8 9 10'
-    "${b[@]}" -m next.llm --kv-in begin.kv --no-timings --parallel 1 in.jsonl | jq -c . > want
+    "${b[@]}" -m next.llm --kv-in begin.kv --no-timings in.jsonl | jq -c . > want
     bounded 6000 "${b[@]}" -m next.llm --kv-in begin.kv
     # an encoder's keys are bounded, too
     jq -c '.ids |= .[:30] | del(.samples)' in.jsonl > short.jsonl
     mv short.jsonl in.jsonl
     "${train[@]}" -c t5-mini --objective seq2seq --set num_layers=4 --set d_model=128 --set d_kv=32 --set d_ff=48 --set num_heads=4 -o t5.llm "$F/pairs.tok"
-    "${b[@]}" -m t5.llm -n 90 --no-timings --parallel 1 in.jsonl | jq -c . > want
+    "${b[@]}" -m t5.llm -n 90 --no-timings in.jsonl | jq -c . > want
     bounded 2000 "${b[@]}" -m t5.llm -n 90
 }
 

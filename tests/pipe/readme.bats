@@ -1,24 +1,11 @@
-# The README's commands run word for word in a fresh folder with the programs in bin/, and what it names is there.
+# The README's commands run in a fresh folder with the programs in bin/, and what it names is there.
 load ../helper
 
-# Lines after "$ " and "> " of the console blocks; those of make are what `make check` itself is.
-commands() {
-    awk '/^```console/ { on = 1; next } /^```/ { on = 0 } !on { next }
-        /^\$ / { skip = /^\$ make/; if (!skip) print substr($0, 3); next }
-        /^> / { if (!skip) print substr($0, 3) }' "$ROOT/README.md"
-}
-
-@test "the commands of the README work as they stand" {
+@test "the commands of the README work, with a tenth of the steps of its training (tests/slow/readme.bats: as they stand)" {
     [[ -z ${SANITIZER-} ]] || skip "its training takes too long under $SANITIZER"
-    ln -s "$BIN" bin
-    mkdir build
-    cc -O1 -o build/stories "$ROOT/tests/demo/stories.c"
-    commands > commands.sh
-    [[ $(wc -l < commands.sh) -ge 10 ]]
-    run -0 --separate-stderr bash -e -o pipefail commands.sh
-    # the perplexity by pipe and by llm-bench are of one model, and it has learned something
-    awk -F'\t' -v piped="$(grep -E '^[0-9.]+$' <<< "$output")" '$1 == "held-out.txt" && NF == 9 { seen = $6 / piped; good = $6 < 10 }
-        END { exit !(good && seen > .95 && seen < 1.05) }' <<< "$output" || fail "$output"
+    readme_commands | sed 's/--steps 400/--steps 40/' > commands.sh
+    grep -q -e '--steps 40 ' commands.sh
+    readme_run
     [[ $output == *"Once upon a time"* && $(grep -c $'^2\t' <<< "$output") == 4 ]]
 }
 
