@@ -11,6 +11,7 @@
 #include "bin/train/train.h"
 #include "measure/profile.h"
 #include "model/weights/lora.h"
+#include "tensor/sequence.h"
 #include "tensor/slices.h"
 
 #define AT(field) offsetof(struct args, teach.field)
@@ -85,6 +86,8 @@ static const struct llm_opt options[] = {
      offsetof(struct args, o.grad_shards), 1, 1 << 20, NULL},
     {0, "tensor-parts", "P", "cut the layers' matrices into P slices, which ranks may divide (--shard tp=T); changes results [1]",
      LLM_INT, offsetof(struct args, o.tensor_parts), 1, LLM_MAX_SLICES, NULL},
+    {0, "seq-parts", "Q", "add gradients apart for Q parts of each row, which ranks may divide (--shard cp=N); changes results [1]",
+     LLM_INT, offsetof(struct args, o.seq_parts), 1, LLM_MAX_PARTS_OF_ROW, NULL},
     {0, "gradients", "TYPE", "number type in which the shards' gradients are summed: f32, int8 (one scale for all shards); changes results [f32]",
      LLM_CHOICE, offsetof(struct args, o.gradients), 0, 0, NULL},
     {0, "lr", "RATE", "learning rate [1e-3]", LLM_REAL, offsetof(struct args, o.lr), 0, 1e6, NULL},
@@ -181,7 +184,7 @@ static const struct llm_opt options[] = {
     {0, NULL, NULL, "Many machines:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "shard", "LAYOUT",
      "divide the run among the ranks of mpirun or srun: dp=RANKS,zero=Z; zero=1 divides the moments, 2 gradients, 3 weights, too; tp=RANKS divides "
-     "the --tensor-parts; ep=RANKS divides the experts; pp=STAGES divides the layers, schedule=1f1b or gpipe; auto chooses "
+     "the --tensor-parts; cp=RANKS the --seq-parts; ep=RANKS divides the experts; pp=STAGES divides the layers, schedule=1f1b or gpipe; auto chooses "
      "by a model of time and memory [all ranks, zero=0]",
      LLM_STR, offsetof(struct args, shard), 0, 0, NULL},
     {0, "snapshot", "FOLDER", "keep a snapshot of the newest step in each machine's FOLDER (/dev/shm): --resume survives the loss of one machine",

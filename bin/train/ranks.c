@@ -58,7 +58,8 @@ int llm_ranks_start(const struct llm_cli *cli, const struct args *a, const char 
     struct llm_layout layout = {0};
     if (llm_comm_launched(&n, &rank, e) < 0) return -1;
     if (a->shard && llm_layout_read(&layout, a->shard, e) < 0) return -1;
-    const bool unsaid = layout.dp == 0 && llm_layout_lanes(&layout) * llm_layout_experts(&layout) == 1; /* how many ranks there are */
+    const int64_t least = llm_layout_lanes(&layout) * llm_layout_experts(&layout) * llm_layout_rows(&layout);
+    const bool unsaid = layout.dp == 0 && least == 1; /* how many ranks there are */
     if (a->plan && layout.automatic && layout.ranks == 0) llm_usage(cli, "--plan --shard: expected ranks=RANKS beside auto");
     if (a->plan && layout.zero > 0 && unsaid) llm_usage(cli, "--plan --shard: expected dp=RANKS beside zero=%d", (int)layout.zero);
     if (n > 1 && alone(a)) llm_usage(cli, "%s: expected one process, found a launcher of %d", alone(a), n);

@@ -118,6 +118,26 @@ struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n
     return part;
 }
 
+struct llm_rows llm_rows_columns(const struct llm_rows *r, int64_t first, struct llm_rows *to)
+{
+    const size_t n = (size_t)to->row_len;
+    to->n_rows = r->n_rows;
+    for (int64_t row = 0; row < r->n_rows; row++) {
+        const int64_t at = row * r->row_len + first, out = row * to->row_len;
+        memcpy(to->ids + out, r->ids + at, n * sizeof *to->ids);
+        memcpy(to->targets + out, r->targets + at, n * sizeof *to->targets);
+        memcpy(to->positions + out, r->positions + at, n * sizeof *to->positions);
+        if (r->weighted) memcpy(to->weights + out, r->weights + at, n * sizeof *to->weights);
+    }
+    struct llm_rows part = *to;
+    part.weighted = r->weighted;
+    part.documents = r->documents;
+    part.doc_start = r->doc_start;
+    part.prefixed = r->prefixed;
+    part.prefixes = r->prefixes;
+    return part;
+}
+
 void llm_rows_put(struct llm_rows *r, int64_t row, const int32_t *ids, const uint8_t *mask, int64_t n_tokens, const uint64_t *ends, size_t n_ends,
                   uint64_t origin, bool cross_document)
 {

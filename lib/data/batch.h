@@ -60,6 +60,10 @@ float *llm_rows_column(const struct llm_rows *r, const char *name);
 /* A view of rows [first, first + n): shares memory, not to be released. `counted` and `weight` are those of these rows. */
 struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n);
 
+/* Tokens [first, first + to->row_len) of each row, copied to `to`, which has room for them. In the result `documents`, `doc_start` and `prefixes` are
+ * of the whole rows; what belongs to rows by themselves, and columns, are left out. */
+struct llm_rows llm_rows_columns(const struct llm_rows *r, int64_t first, struct llm_rows *to);
+
 /* Row `row` becomes the window of row_len + 1 tokens at `at`. cross_document: documents see each other and positions run on; else each document's
  * positions begin at 0, and the first token of a document is no target of the one before. A target whose loss mask is 0 does not count.
  * n_tokens: how many of the window's row_len + 1 tokens there are; what is missing at the end is padding that does not count, and that is a

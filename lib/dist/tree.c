@@ -11,6 +11,7 @@ static int64_t root_of(int64_t n)
 bool llm_tree_joins(struct llm_tree_node left, struct llm_tree_node right, int64_t n)
 {
     const int64_t root = root_of(n), size = right.end - right.first;
+    if (left.end != right.first) return false;
     if (left.first == 0 && left.end % root == 0) return size == root;
     return size < root && left.end - left.first == size && left.first % (2 * size) == 0;
 }

@@ -105,7 +105,23 @@ struct llm_param *llm_adapter_trained(const struct llm_param *w);
  * memory on `acts` is popped. */
 bool llm_adapter_add(struct llm_ctx *c, struct llm_param *w, const float *bias, const float *x, int64_t ldx, float *y, int64_t ldy, int64_t m);
 /* The blocks of tokens over which a gradient is summed: given ones, or the blocks of LLM_FOLD tokens of rows of row_len tokens. */
-struct llm_folds { int64_t row_len; const int64_t *starts; int64_t n_blocks; }; /* starts NULL: row_len holds */
+struct llm_folds {
+    int64_t row_len;
+    const int64_t *starts;    /* NULL: row_len holds */
+    int64_t n_blocks;
+    int64_t parts, first;     /* parts > 1: rows are parts of rows (tensor/sequence.h), of which token 0 is in number `first` */
+};
+/* The folds of a tensor of `rows` tokens. */
+struct llm_folds llm_folds_of(const struct llm_ctx *c, int64_t rows);
+/* To which of a parameter's gradients a token adds. */
+static inline int64_t llm_folds_part(const struct llm_folds *f, int64_t token)
+{
+    return f->parts > 1 ? (f->first + token / f->row_len) % f->parts : 0;
+}
+/* grad += dyᵀ·x over m tokens, where grad is w's gradient or that of another of its uses: of each part the part's. panels: x as panels, or NULL.
+ * False after a failure. */
+bool llm_weight_grad(struct llm_ctx *c, const struct llm_param *w, float *grad, const float *dy, int64_t ldy, const float *x, int64_t ldx,
+                     const void *panels, int64_t m, const struct llm_folds *folds, enum llm_compute compute);
 /* Adds to the gradients of the adapter's a, b and magnitude, unless frozen, from the outputs' gradient dy [m, n] and the inputs x [m, k]. False
  * after a failure. `low` (zero-initialised; or NULL): keeps what llm_adapter_dx would compute again from the same dy, on `acts`. */
 struct llm_adapter_low { const struct llm_adapter *of; const float *d_low; }; /* d_low: [m, rank] */

@@ -6,7 +6,7 @@
 #include "train/share.h"
 
 #define AUTO "auto,ranks=RANKS,memory=BYTES,flops=RATE,bandwidth=RATE,latency=SECONDS"
-#define FORM "dp=RANKS,zero=0|1|2|3,tp=RANKS,ep=RANKS,pp=STAGES,schedule=1f1b|gpipe"
+#define FORM "dp=RANKS,zero=0|1|2|3,tp=RANKS,cp=RANKS,ep=RANKS,pp=STAGES,schedule=1f1b|gpipe"
 enum { HIGHEST_ZERO = 3 };
 
 static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
@@ -35,6 +35,10 @@ static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
         l->tp = v;
         return 0;
     }
+    if (n == 2 && strncmp(pair, "cp", n) == 0 && v > 0) {
+        l->cp = v;
+        return 0;
+    }
     if (n == 2 && strncmp(pair, "ep", n) == 0 && v > 0) {
         l->ep = v;
         return 0;
@@ -42,9 +46,6 @@ static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
     if (n == 4 && strncmp(pair, "zero", n) == 0) {
         l->zero = v;
         return v <= HIGHEST_ZERO ? 0 : llm_fail(e, LLM_EX_USAGE, "--shard: expected zero=0, 1, 2 or 3, found %s", pair);
-    }
-    if (n == 2 && strncmp(pair, "cp", n) == 0) {
-        return v == 1 ? 0 : llm_fail(e, LLM_EX_USAGE, "--shard: expected cp=1, found %s, which is not built", pair);
     }
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected " FORM ", found '%s'", pair);
 }
@@ -113,7 +114,7 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
 
 void llm_layout_text(const struct llm_layout *l, char text[LLM_LAYOUT_TEXT])
 {
-    const struct { const char *name; int64_t v; } words[] = {{"tp", l->tp}, {"ep", l->ep}, {"pp", l->pp}};
+    const struct { const char *name; int64_t v; } words[] = {{"tp", l->tp}, {"cp", l->cp}, {"ep", l->ep}, {"pp", l->pp}};
     int n = snprintf(text, LLM_LAYOUT_TEXT, "dp=%d,zero=%d", (int)(l->dp > 0 ? l->dp : 1), (int)l->zero);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (words[i].v > 1) n += snprintf(text + n, (size_t)(LLM_LAYOUT_TEXT - n), ",%s=%d", words[i].name, (int)words[i].v);
@@ -123,8 +124,8 @@ void llm_layout_text(const struct llm_layout *l, char text[LLM_LAYOUT_TEXT])
 
 int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e)
 {
-    const int64_t lanes = llm_layout_experts(l) * llm_layout_lanes(l), dp = l->automatic ? l->ranks : l->dp;
-    const int64_t wanted = dp > 0 ? dp * llm_layout_lanes(l) : lanes;
+    const int64_t of_replica = llm_layout_rows(l) * llm_layout_lanes(l), lanes = llm_layout_experts(l) * of_replica;
+    const int64_t dp = l->automatic ? l->ranks : l->dp, wanted = dp > 0 ? dp * of_replica : lanes;
     if (dp == 0 ? n_ranks % lanes == 0 : n_ranks == wanted) return 0;
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected a launcher that starts %lld ranks (mpirun -n %lld)%s, found %d rank%s", (long long)wanted,
                     (long long)wanted, dp == 0 ? ", or a multiple" : "", n_ranks, n_ranks == 1 ? "" : "s");

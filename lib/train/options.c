@@ -4,6 +4,7 @@
 #include <string.h>
 #include "cpu/matmul.h"
 #include "data/order.h"
+#include "tensor/sequence.h"
 #include "tensor/slices.h"
 #include "train/objective.h"
 #include "train/optim.h"
@@ -82,8 +83,8 @@ void llm_train_options_default(struct llm_train_options *o)
 {
     *o = (struct llm_train_options){.objective = index_of(llm_objective_word, "lm"), .optimizer = index_of(llm_optim_word, "adamw"),
                                     .schedule = index_of(llm_schedule_word, "cosine"), .steps = 1000, .batch = 8, .context = 0,
-                                    .accumulate = 1, .grad_shards = 1, .tensor_parts = 1, .outer_lr = -1, .outer_momentum = -1, .lr = 1e-3,
-                                    .min_lr = -1, .warmup = -1, .decay_fraction = .1,
+                                    .accumulate = 1, .grad_shards = 1, .tensor_parts = 1, .seq_parts = 1, .outer_lr = -1,
+                                    .outer_momentum = -1, .lr = 1e-3, .min_lr = -1, .warmup = -1, .decay_fraction = .1,
                                     .beta1 = .9, .beta2 = -1, .eps = 1e-8, .momentum = -1, .nesterov = -1, .muon_lr = -1,
                                     .weight_decay = .1, .clip = 1, .precision = LLM_COMPUTE_BF16,
                                     .order = LLM_ORDER_SHUFFLE, .eval_every = 250};
@@ -222,6 +223,7 @@ json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_
     int failed = !j || json_object_set_new(j, by_tokens ? "batch_tokens" : "rows", json_integer(size));
     if (!failed && o->grad_shards != 1) failed = json_object_set_new(j, "grad_shards", json_integer(o->grad_shards));
     if (!failed && o->tensor_parts != 1) failed = json_object_set_new(j, "tensor_parts", json_integer(o->tensor_parts));
+    if (!failed && o->seq_parts != 1) failed = json_object_set_new(j, "seq_parts", json_integer(o->seq_parts));
     if (!failed && o->gradients != LLM_GRADIENTS_F32) failed = json_object_set_new(j, gradients_key.name, write_key(o, &gradients_key));
     for (size_t i = 0; o->outer != LLM_OUTER_NONE && !failed && i < N_OUTER_KEYS; i++) {
         failed = json_object_set_new(j, outer_keys[i].name, write_key(o, &outer_keys[i]));
@@ -335,7 +337,8 @@ int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, st
     }
     if (read_own(o, j, e) < 0) return -1;
     if (llm_json_int(j, "grad_shards", 1, INT64_MAX / 2, &o->grad_shards, e) < 0
-        || llm_json_int(j, "tensor_parts", 1, LLM_MAX_SLICES, &o->tensor_parts, e) < 0) return -1;
+        || llm_json_int(j, "tensor_parts", 1, LLM_MAX_SLICES, &o->tensor_parts, e) < 0
+        || llm_json_int(j, "seq_parts", 1, LLM_MAX_PARTS_OF_ROW, &o->seq_parts, e) < 0) return -1;
     if (llm_json_real(j, "activations_share", &o->activations_share, e) < 0
         || llm_json_int(j, "activations_rank", 1, INT64_MAX / 2, &o->activations_rank, e) < 0) return -1;
     bool zeros = o->keep_zeros;
@@ -442,6 +445,7 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);
     if (!(o->clip >= 0)) return bad(e, "clip", "not below 0", o->clip);
     if (!(o->weight_decay >= 0)) return bad(e, "weight_decay", "not below 0", o->weight_decay);
+    if (o->seq_parts < 1 || o->seq_parts > LLM_MAX_PARTS_OF_ROW) return bad(e, "seq_parts", "within [1, 64]", (double)o->seq_parts);
     if (check_outer(o, e) < 0 || check_parts(o, e) < 0) return -1;
     const struct llm_objective *objective = llm_objectives[o->objective];
     if (o->batch_tokens > 0 && llm_objective_documents(objective, o) && !objective->by_tokens) {

@@ -22,6 +22,7 @@ struct llm_train_options {
                                                 * documents (llm_objective.by_tokens) it is stored, and "rows" is not */
     int64_t grad_shards;                       /* shards of a step's rows in whose tree the gradient is summed (train/shards.h); stored unless 1 */
     int64_t tensor_parts;                      /* slices into which matrices of layers are cut (tensor/slices.h); stored unless 1 */
+    int64_t seq_parts;                         /* parts of rows whose gradients are apart (tensor/sequence.h); stored unless 1 */
     int gradients;                             /* enum llm_gradients; stored unless LLM_GRADIENTS_F32 */
     int outer;                                 /* enum llm_outer_kind; it, and the four below, are stored unless there is none */
     int64_t replicas, inner_steps;             /* of the outer optimizer (train/outer.h); 0: its own */

@@ -57,10 +57,12 @@ static int make_slice(struct llm_param *p, struct llm_err *e)
     return 0;
 }
 
-/* Room for all rows; memory becomes what as many rows as a shard has tokens take, which is now, and more only where more are looked up. */
-static int make_lookup(struct llm_param *p, size_t n, int64_t tokens, struct llm_err *e)
+/* Room for all rows; memory becomes what as many rows as a shard has tokens take, which is now, and more only where more are looked up. Where `parts`
+ * gradients are apart, all rows of each have their places. */
+static int make_lookup(struct llm_param *p, size_t n, int64_t parts, int64_t tokens, struct llm_err *e)
 {
     int64_t rows = p->shape[0];
+    if (parts > 1) return (p->grad_lookup = zeroed((size_t)parts * llm_shard_stride(p), sizeof(float), e)) ? 0 : -1;
     p->grad_lookup = llm_calloc(n, sizeof(float), "gradients of lookups", e);
     p->lookup_place = llm_alloc((size_t)rows, sizeof *p->lookup_place, "gradients of lookups", e);
     if (!p->grad_lookup || !p->lookup_place) return -1;
@@ -159,7 +161,7 @@ static void note_types(const struct llm_trainable *params, size_t n, int precisi
 static int64_t shard_buffers(const struct llm_trainer *t, size_t i)
 {
     const int gradients = llm_share_gradients(&t->share, i);
-    if (gradients > 1) return gradients * t->share.member_buffers;
+    if (gradients > 1 || t->share.places) return gradients * t->share.member_buffers;
     const struct llm_shard_run run = t->share.run, within = {0, t->o.grad_shards, t->o.grad_shards};
     const int64_t n = t->share.int8 ? run.end - run.first - 1 : llm_shard_buffers(run);
     const int64_t of_replica = t->o.outer != LLM_OUTER_NONE ? llm_shard_buffers(within) : 0;
@@ -198,7 +200,7 @@ static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
     bool looked_up_too = m->config.tie_word_embeddings && is_head(m, p) && !copy;
     int64_t tokens = llm_shard_rows(t->o.grad_shards, t->o.batch * t->o.accumulate) * t->o.context;
     if (t->o.batch_tokens > 0) tokens = t->o.batch_tokens / t->o.grad_shards + t->o.context;
-    if (looked_up_too && make_lookup(p, n, tokens, e) < 0) return -1;
+    if (looked_up_too && make_lookup(p, n, t->share.parts, tokens, e) < 0) return -1;
     if (make_uses(m, p, e) < 0 || (t->share.zero < 2 && !copy && llm_shard_prepare(q, shard_buffers(t, number), e) < 0)) return -1;
     double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
     const struct llm_optim *o = q->optim;

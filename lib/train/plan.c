@@ -137,7 +137,7 @@ static int try_layers(const struct llm_config *c, const struct llm_model *of, co
     options.outer_lr = options.outer_momentum = -1;
     struct llm_train_data none = {0};
     const int64_t members = llm_layout_members(l), ep = llm_layout_experts(l);
-    struct llm_trainer t = {.layout = {.tp = members, .ep = ep, .zero = members > 1 || ep > 1}};
+    struct llm_trainer t = {.layout = {.tp = members, .ep = ep, .cp = llm_layout_rows(l), .zero = members > 1 || ep > 1}};
     struct llm_step_report r;
     small.num_hidden_layers = layers;
     if (options.checkpoint_every > layers) options.checkpoint_every = layers;
@@ -169,17 +169,17 @@ static int sample_layers(struct llm_plan_trials *trials, const struct llm_config
                          const struct llm_layout *l, int64_t layers, struct llm_plan_sample *s, struct llm_err *e)
 {
     const size_t room = trials ? sizeof trials->v / sizeof *trials->v : 0;
-    const int64_t members = llm_layout_members(l), experts = llm_layout_experts(l);
+    const int64_t members = llm_layout_members(l), experts = llm_layout_experts(l), cp = llm_layout_rows(l);
     *s = (struct llm_plan_sample){.bytes = 0};
     for (size_t i = 0; trials && i < trials->n; i++) {
         const struct llm_plan_trial *k = &trials->v[i];
-        if (k->layers != layers || k->members != members || k->experts != experts) continue;
+        if (k->layers != layers || k->members != members || k->experts != experts || k->rows != cp) continue;
         *s = k->s;
         return 0;
     }
     if (!trials) return 0;
     if (try_layers(c, of, o, l, layers, s, e) < 0) return -1;
-    if (trials->n < room) trials->v[trials->n++] = (struct llm_plan_trial){layers, members, experts, *s};
+    if (trials->n < room) trials->v[trials->n++] = (struct llm_plan_trial){layers, members, experts, cp, *s};
     return 0;
 }
 
@@ -216,6 +216,16 @@ static double sent_to_experts(const struct llm_config *c, const struct llm_train
     return 4 * slots * mixtures(c) * ((o->checkpoint_every > 0 ? 4 : 2) * hidden + 3 * hidden + 3);
 }
 
+/* Bytes that a rank which divides rows with others sends to these in a step of so many tokens of its own: queries, keys, values and what attention
+ * makes of them, and their gradients. */
+static double sent_by_rows(const struct llm_config *c, const struct llm_train_options *o, int64_t cp, double tokens)
+{
+    const bool latent = llm_decoder_mixer(c, 0) == &llm_module_mla;
+    const int64_t of_head = c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim;
+    const double width = (double)(2 * (latent ? c->num_attention_heads * of_head : (c->num_attention_heads + c->num_key_value_heads) * c->head_dim));
+    return 4 * tokens * (1 - 1 / (double)cp) * width * (double)c->num_hidden_layers * (o->checkpoint_every > 0 ? 3 : 2);
+}
+
 /* p->work and p->messages, from the FLOPs of a step. */
 static int add_work(struct llm_plan *p, const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, struct llm_err *e)
 {
@@ -223,16 +233,17 @@ static int add_work(struct llm_plan *p, const struct llm_config *c, const struct
     const int64_t most = llm_shard_rows(dp, parts), rows = llm_shard_rows(parts, o->batch * o->accumulate); /* of a part */
     const int64_t context = o->context ? o->context : llm_config_default_context(c);
     const double passes = (double)most * ceil((double)rows / (double)o->batch), layers = (double)c->num_hidden_layers;
-    const double others = (double)dp - 1, members = (double)llm_layout_members(l), ep = (double)llm_layout_experts(l);
+    const double cp = (double)llm_layout_rows(l), others = (double)dp * cp - 1;
+    const double members = (double)llm_layout_members(l), ep = (double)llm_layout_experts(l);
     const double groups = ceil(layers / (double)llm_share_group_layers(c, o)) / (double)n + 1;
     int64_t first[LLM_PLAN_MAX_STAGES + 1];
     double stage = 1;
     if (n > 1 && (llm_stages_cut(c, context, n, first, e) < 0 || llm_stages_most(c, context, n, first, &stage, e) < 0)) return -1;
-    p->work = p->flops_per_step * (double)most / (double)parts / members * stage * (passes + (double)n - 1) / passes;
+    p->work = p->flops_per_step * (double)most / (double)parts / (members * cp) * stage * (passes + (double)n - 1) / passes;
     p->messages = others * groups * (l->zero < 2 ? 2 : l->zero == 2 ? (double)most + 1 : 3 * (double)most + 1);
     if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
     p->messages += passes * ((members - 1) * (layers / (double)n * (o->checkpoint_every > 0 ? 6 : 4) + 2) + (n > 2 ? 4 : n > 1 ? 2 : 0)
-                             + (ep - 1) * 5 * mixtures(c));
+                             + (ep - 1) * 5 * mixtures(c) + (cp - 1) * layers * (o->checkpoint_every > 0 ? 6 : 4));
     return 0;
 }
 
@@ -305,7 +316,8 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     const bool cut = llm_layout_stages(l) > 1;
     const int64_t members = llm_layout_members(l);
     const int64_t ep = llm_layout_experts(l), ranks = l->dp > 0 && !cut ? l->dp : ep; /* a pipeline is planned stage by stage below */
-    const double program = l->dp > 1 || ep > 1 || members > 1 || cut ? 24e6 : 16e6; /* with an MPI library */
+    const int64_t cp = llm_layout_rows(l);
+    const double program = l->dp > 1 || ep > 1 || members > 1 || cp > 1 || cut ? 24e6 : 16e6; /* with an MPI library */
     struct llm_train_options placed = *given, rows_of;
     const struct llm_train_options *const o = &placed;
     llm_train_options_outer(&placed);
@@ -318,6 +330,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
     if (llm_share_check_experts(ranks, l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
+    if (llm_share_check_parts(l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
     if (llm_share_check(cut && l->dp > 0 ? l->dp : ranks, l, &rows_of, e) < 0) return -1;
     if (llm_model_check_slices(c, o->tensor_parts, e) < 0 || llm_share_check_members(l, o, e) < 0) return -1;
     if (l->pp > LLM_PLAN_MAX_STAGES) {
@@ -343,8 +356,9 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     }
     double steps = few == c->num_hidden_layers ? 0 : (double)(c->num_hidden_layers - few) / (double)(more - few);
     const struct llm_share_size size = {trained.params, trained.in_layers, trained.largest};
-    struct llm_share_cost shared = llm_share_cost(ranks, l, o, &size);
+    struct llm_share_cost shared = llm_share_cost(ranks * cp, l, o, &size);
     if (ep > 1) shared = cost_with_experts(&trained, ranks, l, o);
+    if (o->seq_parts > cp) looked_up = 4 * (double)(o->seq_parts / cp) * (double)c->hidden_size * (double)c->vocab_size; /* all rows of each part */
     *p = (struct llm_plan){.params = n,
                            .trained = whole.params,
                            .weights = shared.weights + trained.frozen_bytes,
@@ -352,19 +366,20 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
                            .moments = trained.all && ep == 1 ? one.moments + steps * (two.moments - one.moments) : trained.moments,
                            .averages = o->ema > 0 ? 4 * trained.params : 0,
                            .tokens_per_step = tokens};
-    if (ranks > 1) {
+    if (ranks * cp > 1) {
         const int64_t parts = llm_train_options_parts(o);
         const double own = (double)llm_shard_rows(ranks, parts) / (double)parts; /* of a step's shards, at most */
-        p->ranks = (double)ranks;
+        p->ranks = (double)(ranks * cp);
         p->nodes = (double)shared.nodes;
         p->sent = shared.sent;
         stored_moments = p->moments;
         if (l->zero == 3) collected = 4 * trained.in_layers; /* by the first rank, while it saves */
-        if (l->zero > 0) p->moments /= (double)ranks;
+        if (l->zero > 0) p->moments /= p->ranks;
         p->other += shared.staging;
         one.seconds *= own;
         two.seconds *= own;
     }
+    if (cp > 1) p->sent += sent_by_rows(c, o, cp, tokens / (double)cp * (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards);
     if (ep > 1) {
         collected = 4 * trained.experts * (1 - 1 / (double)ep);
         p->sent += sent_to_experts(c, o, ep, tokens / (double)ranks);
@@ -404,7 +419,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     /* A save takes the memory of the activations, and more if they have less. */
     const double stored = p->weights + (stored_moments > 0 ? stored_moments : p->moments) + p->averages;
     const double frames = stored * whole.frames / (4 * whole.params + whole.frozen_bytes); /* those of ranks are as long as those of one process */
-    const bool joined = members > 1 || (ranks > 1 && ep == 1 && l->zero > 0);
+    const bool joined = members > 1 || (ranks * cp > 1 && ep == 1 && l->zero > 0);
     const double saving = collected + (joined ? llm_frames_memory_joined(stored, frames, whole.frame) : llm_frames_memory(stored, frames));
     p->other += saving > p->activations ? saving - p->activations : 0;
     p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;

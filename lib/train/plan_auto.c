@@ -59,6 +59,11 @@ static int list(struct candidates *k, const struct run *r, int64_t ranks, struct
     for (int64_t ep = 2; ep <= ranks && r->c->num_experts > 0 && got == 0; ep++) {
         if (ranks % ep == 0) got = consider(k, r, &(struct llm_layout){.dp = ranks, .zero = 1, .ep = ep}, e);
     }
+    for (int64_t cp = 2; cp <= ranks && r->o->seq_parts > 1 && got == 0; cp++) {
+        for (int64_t zero = 0; zero < ONCE_A_PASS && ranks % cp == 0 && got == 0; zero++) {
+            got = consider(k, r, &(struct llm_layout){.dp = ranks / cp, .zero = zero, .cp = cp}, e);
+        }
+    }
     for (int64_t lanes = 2; lanes <= ranks; lanes++) {
         for (int64_t tp = lanes; tp >= 1 && ranks % lanes == 0 && got == 0; tp--) {
             if (lanes % tp != 0 || lanes / tp > LLM_PLAN_MAX_STAGES) continue;

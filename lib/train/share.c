@@ -10,18 +10,21 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
                    size_t n_params, const struct llm_train_options *o, struct llm_err *e)
 {
     *s = (struct llm_share){.comm = comm, .rank = llm_comm_rank(comm), .n = llm_comm_size(comm), .t = t, .n_params = n_params};
-    s->zero = comm || llm_layout_members(l) > 1 || llm_layout_experts(l) > 1 ? (int)l->zero : 0;
+    s->zero = comm || llm_layout_members(l) > 1 || llm_layout_experts(l) > 1 || llm_layout_rows(l) > 1 ? (int)l->zero : 0;
     s->int8 = o->gradients == LLM_GRADIENTS_INT8;
     s->pp = comm ? (int)llm_layout_stages(l) : 1;
     s->tp = (int)llm_layout_members(l);
     s->ep = (int)llm_layout_experts(l);
+    s->cp = (int)llm_layout_rows(l);
+    s->parts = o->seq_parts / s->cp;
     s->lanes = s->pp * s->tp;
     s->dp = comm ? s->n / s->lanes : 1;
     s->lane = s->rank % s->lanes;
     s->stage = s->lane / s->tp;
     s->replica = s->rank / s->lanes;
-    s->run = llm_shard_run(s->replica, s->dp, llm_train_options_parts(o));
+    s->run = llm_shard_run(s->replica / s->cp, comm ? s->dp / s->cp : 1, llm_train_options_parts(o));
     llm_share_members_init(s);
+    if (o->seq_parts > 1 && llm_share_parts_init(s, e) < 0) return -1;
     s->n_layers = m->lora ? 0 : m->config.num_hidden_layers;
     s->group_layers = s->pp > 1 ? llm_config_together(&m->config) : llm_share_group_layers(&m->config, o);
     s->n_groups = (s->n_layers + s->group_layers - 1) / s->group_layers;
@@ -29,7 +32,7 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
         if (!t[i].p->balances && !t[i].p->running) continue;
         return llm_fail(e, LLM_EX_USAGE, "--gradients int8: expected a model whose gradients are no counts and statistics, found '%s'", t[i].p->name);
     }
-    if (llm_share_check(s->dp, l, o, e) < 0) return -1;
+    if (llm_share_check(comm ? s->dp / s->cp : 1, l, o, e) < 0) return -1;
     if (!(s->first_layer = llm_calloc((size_t)s->pp + 1, sizeof *s->first_layer, "stages", e))) return -1;
     s->first_layer[s->pp] = m->config.num_hidden_layers;
     if (s->pp > 1 && llm_stages_cut(&m->config, o->context, s->pp, s->first_layer, e) < 0) return -1;
@@ -54,6 +57,8 @@ void llm_share_release(struct llm_share *s)
     free(s->units);
     free(s->nodes);
     free(s->first_node);
+    free(s->order);
+    llm_share_parts_release(s);
     free(s->squares);
     llm_comm_destroy(s->exchange);
     llm_comm_destroy(s->bring);

@@ -29,6 +29,10 @@
  * the experts of each layer: rank r has those of member r mod ep. What is exchanged of an expert travels among the ranks of its member. Each of these
  * has the gradients by the rows of all members of its group, apart (tensor/experts.h), and so the nodes of all of these ranks.
  *
+ * With --seq-parts Q (tensor/sequence.h) the tree has Q·S terms: shard s by part q of the rows is term q·S + s. A rank keeps the gradients of its
+ * parts apart, and what the tree adds of them it adds before they travel. With sequence parallelism (`cp`) rank d·cp + k has the k-th run of parts of
+ * the rows of replica d. What concerns the exchange is among all ranks, as in data parallelism.
+ *
  * With --gradients int8 shards are not added in the tree (share_int8.c). Of each 256 elements of a parameter the largest magnitude in any shard is
  * agreed upon, each shard is rounded to 127ths of it, and the integers are added, which has the same result in any order. They travel when the
  * backward pass is over. What a rank has added is never rounded. */
@@ -51,6 +55,7 @@ struct llm_layout {
     int64_t pp;                     /* stages of the pipeline; 0 or 1: one */
     int64_t tp;                     /* ranks that have the slices of cut matrices; 0 or 1: one has all */
     int64_t ep;                     /* ranks, of those of dp, that divide the experts of mixtures; 0 or 1: each has all */
+    int64_t cp;                     /* ranks of a replica that divide the parts of its rows (--seq-parts); 0 or 1: one has all */
     bool gpipe;                     /* all forward passes of a step before the first backward pass; else 1F1B */
     bool automatic;                 /* "auto": llm_layout_choose (train/plan.h) finds what is above */
     int64_t ranks;                  /* with it: how many there are; 0: those of the launcher */
@@ -59,7 +64,8 @@ struct llm_layout {
 static inline int64_t llm_layout_stages(const struct llm_layout *l) { return l->pp > 1 ? l->pp : 1; }
 static inline int64_t llm_layout_members(const struct llm_layout *l) { return l->tp > 1 ? l->tp : 1; }
 static inline int64_t llm_layout_experts(const struct llm_layout *l) { return l->ep > 1 ? l->ep : 1; }
-/* Ranks of a replica. */
+static inline int64_t llm_layout_rows(const struct llm_layout *l) { return l->cp > 1 ? l->cp : 1; }
+/* Ranks of a replica that compute with the same rows. */
 static inline int64_t llm_layout_lanes(const struct llm_layout *l) { return llm_layout_stages(l) * llm_layout_members(l); }
 /* "dp=4,zero=1". -1: `e` names what is not understood, or not built. */
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e) LLM_MUST_CHECK;
@@ -81,14 +87,17 @@ int llm_share_check_members(const struct llm_layout *l, const struct llm_train_o
 struct llm_objective;
 int llm_share_check_experts(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
                             const struct llm_objective *objective, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether the run, the model and the layout serve parts of rows, if the run has them. 0 or -1 (LLM_EX_USAGE). */
+int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
+                          const struct llm_objective *objective, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether ranks divide the parameter: it is one of the experts of the main stack. */
 bool llm_share_divides(const struct llm_param_spec *s);
 /* Whether there are enough shards for n_ranks replicas, and what the layout asks of the options. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* What a rank sends of the gradients and weights of `experts` elements that ranks divide; `nodes`: of each rank. */
 double llm_share_experts_sent(int64_t n_ranks, const struct llm_layout *l, int64_t nodes, double experts);
-/* What a rank sends in a step, and takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of them in
- * layers, `largest` in the largest group. */
+/* What one of n_ranks ranks sends in a step, and takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of
+ * them in layers, `largest` in the largest group. */
 struct llm_share_size { double params, in_layers, largest; };
 struct llm_share_cost { int64_t nodes, buffers; double sent, staging, gradients, weights; };
 struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o,
@@ -99,13 +108,21 @@ int64_t llm_share_group_layers(const struct llm_config *c, const struct llm_trai
 /* Units whose gradients travel at the same time, with zero 0 and 1; with zero 2 and 3, whose layers have memory for two groups anyway. */
 enum { LLM_SHARE_SLOTS = 4, LLM_SHARE_FEW_SLOTS = 2 };
 
+/* Where a rank has a node of the tree: in the gradient of one of its parts, or in buffer `index` of those of the part. */
+struct llm_share_place { int64_t part, index; bool last; };
+struct llm_share_joins { struct llm_share_join { struct llm_share_place to, from; } *v; size_t n; };
+
 struct llm_share {
     struct llm_comm *comm;          /* borrowed; NULL: one rank. Agreements, norms and what travels between steps */
     struct llm_comm *exchange, *bring; /* of the same ranks: gradients; weights of layers. NULL: one rank */
     int rank, n, zero;
     int pp, tp;                     /* stages; members of a tensor-parallel group, which each stage has */
     int ep;                         /* members of a group that divides experts; 1: there are none. Of them this rank is rank % ep */
-    int64_t member_buffers;         /* ep > 1: buffers (llm_shard_buffers) of an expert for each member's rows, at most */
+    int64_t member_buffers;         /* ep > 1: buffers (llm_shard_buffers) of an expert for each member's rows, at most; with parts: for each part */
+    int cp;                         /* ranks that divide a row; this one is number rank % cp of them */
+    int64_t parts;                  /* of a row that this rank has, whose gradients are apart; 1: there is one */
+    struct llm_share_place *places; /* with parts: of this rank's nodes; owned */
+    struct llm_share_joins joins;   /* with parts: the sums that lead to them, in order; owned */
     int lanes, lane, stage;         /* ranks of a replica, and which of them this one is: stage·tp + member */
     int dp, replica;                /* replicas, and this rank's. rank = replica·lanes + lane */
     int64_t *first_layer;           /* [pp + 1] of the stages; owned */
@@ -143,6 +160,7 @@ struct llm_share {
     size_t n_units;
     struct llm_tree_node *nodes;   /* of all ranks, in order */
     size_t n_nodes, *first_node;    /* [dp + 1] */
+    size_t *order;                  /* [n_nodes]: nodes in the order of the tree, which is not that of ranks if these divide rows */
     struct llm_share_slot { float *p; struct llm_share_unit *user; } slots[LLM_SHARE_SLOTS];
     size_t n_slots, next_slot;
     double *squares;                /* [n_cells] */
@@ -210,5 +228,7 @@ int llm_share_norm(struct llm_share *s, double *norm, const struct llm_param **b
 int llm_share_collect(struct llm_share *s, size_t param, const float *mine, float *all, struct llm_err *e) LLM_MUST_CHECK;
 /* x [rows], of `width` bytes each: every rank gets those of the others' shards, which the last lane of each replica has. */
 int llm_share_rows(struct llm_share *s, void *x, int64_t rows, size_t width, struct llm_err *e) LLM_MUST_CHECK;
+/* The same of numbers of tokens, x [rows, row_len], where ranks divide rows. */
+int llm_share_tokens(struct llm_share *s, float *x, int64_t rows, int64_t row_len, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

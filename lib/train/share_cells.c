@@ -208,12 +208,40 @@ static void place_own(struct llm_share *s)
     }
 }
 
+/* Those of ranks that divide rows, or that keep parts of rows apart. */
+static int make_nodes_of_parts(struct llm_share *s, struct llm_err *e)
+{
+    const struct llm_terms k = llm_share_terms(s);
+    size_t room = 0;
+    for (int q = 0; q < s->n; q++) room += (size_t)llm_terms_nodes(&k, q, NULL, NULL, NULL);
+    s->nodes = llm_calloc(room, sizeof *s->nodes, "the ranks' shares", e);
+    struct llm_share_place *places = llm_calloc(room, sizeof *places, "the ranks' shares", e);
+    for (int q = 0; q < s->n && s->nodes && places; q++) {
+        s->first_node[q + 1] = s->first_node[q] + (size_t)llm_terms_nodes(&k, q, s->nodes + s->first_node[q], places, NULL);
+    }
+    s->n_nodes = s->first_node[s->n];
+    free(places);
+    return places && s->nodes ? 0 : -1;
+}
+
+static int order_nodes(struct llm_share *s, struct llm_err *e)
+{
+    if (!(s->order = llm_calloc(s->n_nodes, sizeof *s->order, "the ranks' shares", e))) return -1;
+    for (size_t k = 0; k < s->n_nodes; k++) {
+        size_t at = k;
+        for (; at > 0 && s->nodes[s->order[at - 1]].first > s->nodes[k].first; at--) s->order[at] = s->order[at - 1];
+        s->order[at] = k;
+    }
+    return 0;
+}
+
 /* With zero 2 and 3 every shard is a node of its own. */
 static int make_nodes(struct llm_share *s, struct llm_err *e)
 {
     s->first_node = llm_calloc((size_t)s->dp + 1, sizeof *s->first_node, "the ranks' shares", e);
     if (!s->first_node) return -1;
     s->rounds = 1;
+    if (s->places) return make_nodes_of_parts(s, e);
     for (int q = 0; q < s->dp; q++) {
         const struct llm_shard_run run = llm_shard_run(q, s->dp, s->run.n);
         s->first_node[q + 1] = s->zero >= 2 ? (size_t)run.end : s->first_node[q] + (size_t)llm_tree_nodes(run.first, run.end, run.n, NULL);
@@ -288,7 +316,7 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     const double ranks = (double)n_ranks, others = ranks - 1, part = 4 * size->params / ranks;
     const bool int8 = o->gradients == LLM_GRADIENTS_INT8;
     double all_nodes = 0, most = 0, unit = size->largest > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->largest;
-    for (int q = 0; q < n_ranks; q++) {
+    for (int q = 0; q < n_ranks && o->seq_parts == 1; q++) {
         const struct llm_shard_run run = llm_shard_run(q, (int)n_ranks, llm_train_options_parts(o));
         const int64_t nodes = llm_tree_nodes(run.first, run.end, run.n, NULL), buffers = int8 ? run.end - run.first - 1 : llm_shard_buffers(run);
         all_nodes += (double)nodes;
@@ -296,6 +324,7 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
         c.buffers = buffers > c.buffers ? buffers : c.buffers;
         if ((double)(run.end - run.first) > most) most = (double)(run.end - run.first);
     }
+    if (o->seq_parts > 1) all_nodes = llm_share_cost_of_parts(n_ranks, l, o, &c);
     c.gradients *= 1 + (double)c.buffers;
     if (n_ranks == 1) return c;
     if (size->params - size->in_layers > unit) unit = size->params - size->in_layers > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->params - size->in_layers;
@@ -321,5 +350,6 @@ int llm_share_cells_init(struct llm_share *s, const struct llm_model *m, struct 
 {
     if (make_cells(s, m, e) < 0) return -1;
     place_own(s);
-    return s->comm ? make_nodes(s, e) : 0;
+    if (!s->comm) return 0;
+    return make_nodes(s, e) < 0 ? -1 : order_nodes(s, e);
 }

@@ -48,6 +48,7 @@ static float *node_at(const struct llm_share *s, size_t param, size_t i)
 {
     const struct llm_trainable *q = &s->t[param];
     if (s->params[param].copies == LLM_SHARE_EXPERT) return expert_node_at(s, param, i);
+    if (s->places) return llm_share_node_at(s, param, s->places[i]);
     return s->zero >= 2 || i + 1 == own_nodes(s) ? q->p->grad : q->shards + i * llm_shard_stride(q->p);
 }
 
@@ -182,10 +183,11 @@ static void add_cell(void *arg, size_t i, int thread)
     const struct llm_share_cell *c = own_cell(w, i, &at);
     struct { struct llm_tree_node node; float *x; } stack[80]; /* each at most half of the one before it, but for roots, which join at once */
     (void)thread;
+    const int64_t terms = s->run.n * s->cp * s->parts;
     for (size_t k = 0; k < s->n_nodes; k++) {
-        stack[depth].x = source(w, c, at, k);
-        stack[depth++].node = s->nodes[k];
-        while (depth > 1 && llm_tree_joins(stack[depth - 2].node, stack[depth - 1].node, s->run.n)) {
+        stack[depth].x = source(w, c, at, s->order[k]);
+        stack[depth++].node = s->nodes[s->order[k]];
+        while (depth > 1 && llm_tree_joins(stack[depth - 2].node, stack[depth - 1].node, terms)) {
             llm_k.elementwise.add(stack[depth - 2].x, stack[depth - 2].x, stack[depth - 1].x, c->n);
             stack[depth - 2].node.end = stack[depth - 1].node.end;
             depth--;

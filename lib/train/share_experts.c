@@ -57,7 +57,7 @@ int llm_share_check_experts(int64_t n_ranks, const struct llm_layout *l, const s
 
 int llm_share_gradients(const struct llm_share *s, size_t i)
 {
-    return s->params[i].copies == LLM_SHARE_EXPERT ? s->ep : 1;
+    return s->params[i].copies == LLM_SHARE_EXPERT ? s->ep : (int)s->parts;
 }
 
 float *llm_share_member_buffers(const struct llm_share *s, size_t i, int m)
@@ -81,6 +81,10 @@ void llm_share_members_init(struct llm_share *s)
 
 void llm_share_end_shard(struct llm_share *s, size_t i, int64_t shard)
 {
+    if (s->places) {
+        llm_share_end_parts(s, i, shard);
+        return;
+    }
     if (s->params[i].copies != LLM_SHARE_EXPERT) {
         llm_shard_end(&s->t[i], 1, shard, s->run);
         return;

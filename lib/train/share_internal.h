@@ -1,9 +1,29 @@
-/* What the files of train/share.h share. Each calls those before it only: share_experts.c, share_cells.c (who owns what), share_exchange.c
- * (gradients), share_int8.c, share_layers.c (memory of layers), share.c. */
+/* What the files of train/share.h share. Each calls those before it only: share_parts.c, share_experts.c, share_cells.c (who owns what),
+ * share_exchange.c (gradients), share_int8.c, share_layers.c (memory of layers), share.c. */
 #ifndef LLM_TRAIN_SHARE_INTERNAL_H
 #define LLM_TRAIN_SHARE_INTERNAL_H
 
 #include "train/share.h"
+
+/* ---- share_parts.c ---- */
+/* The terms of the tree where rows have parts: `ranks` in all, cp of which divide a row, each with `parts`; shards of a step. */
+struct llm_terms { int64_t ranks, cp, parts, shards; };
+struct llm_terms llm_share_terms(const struct llm_share *s);
+/* The terms of a part of rank q: its shards. */
+struct llm_shard_run llm_terms_run(const struct llm_terms *k, int q, int64_t part);
+/* The nodes that rank q sends, where they are, and the sums that make them (NULL: not wanted). nodes NULL: for how many there must be room. */
+int64_t llm_terms_nodes(const struct llm_terms *k, int q, struct llm_tree_node *nodes, struct llm_share_place *places, struct llm_share_joins *joins);
+int llm_share_parts_init(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+void llm_share_parts_release(struct llm_share *s);
+/* The nodes and buffers of a rank with parts of rows go to *c, at most; returns the nodes of all ranks. */
+double llm_share_cost_of_parts(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_share_cost *c);
+/* The gradient of parameter number i in a node. */
+float *llm_share_node_at(const struct llm_share *s, size_t i, struct llm_share_place at);
+/* llm_shard_end of parameter number i for the shard of each part; after the last one the rank's nodes are at llm_share.places, or, of one process,
+ * the gradient of the step is llm_param.grad. */
+void llm_share_end_parts(struct llm_share *s, size_t i, int64_t shard);
+/* Gradients by parts after the first become zero; llm_params_update clears the first. */
+void llm_share_clear_parts(struct llm_share *s);
 
 /* ---- share_experts.c ---- */
 /* With experts that ranks divide: how many buffers each member's rows take. */

@@ -288,6 +288,7 @@ int llm_share_finish(struct llm_share *s, struct llm_err *e)
     }
     s->round = 0;
     llm_share_clear_members(s);
+    llm_share_clear_parts(s);
     return 0;
 }
 

@@ -39,8 +39,9 @@ void llm_trainer_forget(struct llm_trainer *t)
     for (size_t i = 0; i < t->n_params; i++) {
         struct llm_param *p = t->params[i].p;
         if (!p->grad) continue; /* another stage has it */
-        memset(p->grad, 0, (size_t)llm_param_count(p) * sizeof(float));
-        if (p->grad_lookup) memset(p->grad_lookup, 0, (size_t)llm_param_count(p) * sizeof(float));
+        const size_t apart = t->share.parts > 1 ? (size_t)t->share.parts * llm_shard_stride(p) : (size_t)llm_param_count(p);
+        memset(p->grad, 0, apart * sizeof(float));
+        if (p->grad_lookup) memset(p->grad_lookup, 0, apart * sizeof(float));
         llm_lookups_forget(p);
         for (int u = 0; u < p->n_grad_uses; u++) {
             if (p->grad_use[u]) memset(p->grad_use[u], 0, (size_t)llm_param_count(p) * sizeof(float));
@@ -193,6 +194,7 @@ static int run_shared(struct llm_trainer *t, struct llm_err *e)
     if (llm_share_finish(&t->share, got < 0 ? &problem : e) < 0) got = -1;
     if ((got = agree_on_step(t, got, e)) != 0) return got;
     const size_t row = (size_t)t->rows.row_len * sizeof *t->token_loss, state = (size_t)t->rows.state_floats * sizeof **t->carried;
+    if (t->share.cp > 1) return llm_share_tokens(&t->share, t->token_loss, t->rows.n_rows, t->rows.row_len, e) < 0 ? -1 : join_reports(t, e);
     if (llm_share_rows(&t->share, t->token_loss, t->rows.n_rows, row, e) < 0) return -1;
     if (t->carried[1] && llm_share_rows(&t->share, t->carried[1], t->rows.n_rows, state, e) < 0) return -1;
     return join_reports(t, e);

@@ -96,6 +96,18 @@ static int place_steps(struct llm_trainer *t, struct llm_err *e)
     return 0;
 }
 
+/* What of the rows this rank trains on. Evaluations have whole rows, whose losses do not depend on parts. */
+static int place_sequence(struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_share *s = &t->share;
+    const int64_t rows = llm_trainer_pass_rows(t), own = t->rows.row_len / s->cp;
+    t->sequence = (struct llm_sequence){.parts = s->parts, .ranks = s->cp, .rank = s->rank % s->cp};
+    t->ctx.sequence = &t->sequence;
+    if (s->cp == 1) return 0;
+    t->own_loss = llm_calloc((size_t)(rows * own), sizeof *t->own_loss, "losses", e);
+    return t->own_loss ? llm_rows_init(&t->own_rows, rows, own, e) : -1;
+}
+
 int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, struct llm_model *m, struct llm_train_data *d, struct llm_err *e)
 {
     t->o = *o;
@@ -108,6 +120,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     if (llm_model_check_slices(&m->config, t->o.tensor_parts, e) < 0) return -1;
     if (t->o.tensor_parts > 1 && m->lora) return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model without an adapter");
     if (llm_share_check_members(&t->layout, &t->o, e) < 0) return -1;
+    if (llm_share_check_parts(&t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
     if (t->comm && llm_share_check_experts(llm_comm_size(t->comm), &t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
     if (t->comm && llm_layout_stages(&t->layout) > 1 && llm_stages_check(t->objective, m->lora, &t->layout, e) < 0) return -1;
     if (llm_config_is_limited(&m->config) && t->o.context > m->config.max_position_embeddings) {
@@ -141,9 +154,11 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->ctx.stored_share = t->o.activations_share;
     t->ctx.stored_rank = t->o.activations_rank;
     if (t->share.pp > 1 && !(t->stages = llm_stages_create(t, e))) return -1;
-    const int members = t->share.tp > 1 ? t->share.tp : t->share.ep, member = t->share.tp > 1 ? t->share.lane % members : t->share.rank % members;
+    const int members = t->share.tp > 1 ? t->share.tp : t->share.ep > 1 ? t->share.ep : t->share.cp;
+    const int member = t->share.tp > 1 ? t->share.lane % members : t->share.rank % members;
     if (members > 1 && !(t->group = llm_group_create(t->comm, t->share.rank - member, members, e))) return -1;
     t->ctx.group = t->eval_ctx.group = t->group;
+    if (t->o.seq_parts > 1 && place_sequence(t, e) < 0) return -1;
     if (t->comm) {
         t->ctx.between = &t->share.between;
         t->eval_ctx.between = &t->share.eval_between;
@@ -178,6 +193,8 @@ void llm_trainer_release(struct llm_trainer *t)
     llm_groups_release(&t->groups);
     llm_rows_release(&t->rows);
     llm_rows_release(&t->eval_rows);
+    llm_rows_release(&t->own_rows);
+    free(t->own_loss);
     free(t->token_loss);
     free(t->piece_bytes);
     free(t->classes[0]);

@@ -3,6 +3,7 @@
 #define LLM_TRAIN_TRAINER_H
 
 #include "data/groups.h"
+#include "tensor/sequence.h"
 #include "train/objective.h"
 #include "train/optim.h"
 #include "train/options.h"
@@ -18,7 +19,10 @@ struct llm_trainer {
     struct llm_layout layout;          /* as comm. If it has members (tp) and comm is NULL, the others are not there: for a plan */
     struct llm_share share;            /* what this rank does */
     struct llm_stages *stages;     /* owned; NULL: the rank runs all layers */
-    struct llm_group *group;       /* the ranks that have the slices of the model's matrices; owned; NULL: this one has all */
+    struct llm_group *group;       /* the ranks that have the slices of the model's matrices, or parts of the rows; owned; NULL: this one has all */
+    struct llm_sequence sequence;  /* what of the rows this rank has in training */
+    struct llm_rows own_rows;      /* of a pass, where ranks divide rows: this rank's part of each */
+    float *own_loss;               /* of these */
     bool in_pass;                  /* an evaluation's pass has begun, which llm_group_leave must end */
     struct llm_outer outer;            /* replicas that are trained apart */
     uint64_t *hashes;                  /* [n_hashes] of masters, as they were when they were last whole, or of replicas; NULL: masters always are */

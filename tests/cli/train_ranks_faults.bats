@@ -97,6 +97,12 @@ signalled_and_killed() {
     goes_on 1
 }
 
+@test "ranks that divide rows: a signal at any rank, kill -9: as without" {
+    local steps
+    gpt+=(--seq-parts 2)
+    signalled_and_killed cp=2
+}
+
 @test "members of a group: a signal at any rank, kill -9, data that shrink at one rank: as without members" {
     local steps
     gpt+=(--tensor-parts 2)
@@ -189,6 +195,10 @@ signalled_and_killed() {
     ends 1 60
     [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
     begin 2 --rank-timeout 4 --tensor-parts 2 --shard tp=2
+    kill -STOP "${pids[1]}"
+    ends 1 60
+    [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
+    begin 2 --rank-timeout 4 --seq-parts 2 --shard cp=2
     kill -STOP "${pids[1]}"
     ends 1 60
     [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"

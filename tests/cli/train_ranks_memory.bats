@@ -29,4 +29,6 @@ planned() {
 @test "tensors cut, weights, gradients and moments divided: the memory of the rank that takes most, while it saves" {
     planned 2 tp=2 --tensor-parts 2
     planned 2 dp=2,zero=3
+    planned 2 cp=2 --seq-parts 2
+    planned 2 cp=2,zero=1 --seq-parts 4
 }

@@ -52,6 +52,20 @@ setup() {
     done
 }
 
+@test "parts of rows: 2, 3, 4 and 6 ranks, with replicas: BF16 and FP32" {
+    local precision line family
+    for precision in bf16 f32; do
+        for line in "nano --set n_layer=2 --set n_embd=48 --set n_head=12" \
+            "tiny --set num_hidden_layers=2 --set hidden_size=48 --set intermediate_size=48 --set num_attention_heads=12 --set num_key_value_heads=12"; do
+            read -ra family <<< "$line"
+            for r in 2 3 4 6; do
+                same_in "$r cp=$r cp=$r,zero=1" llm-train -c "${family[@]}" --seq-parts 12 --precision $precision "${of[@]}" -b 2 --accumulate 2
+            done
+            same_in "6 dp=2,cp=3 dp=3,cp=2,zero=1" llm-train -c "${family[@]}" --seq-parts 6 --precision $precision "${of[@]}" -b 6 --grad-shards 6
+        done
+    done
+}
+
 @test "slices: 2, 3, 4 and 6 ranks, with replicas, for each family: BF16 and FP32" {
     local precision line family small=(--set num_hidden_layers=2 --set hidden_size=48 --set intermediate_size=48)
     for precision in bf16 f32; do

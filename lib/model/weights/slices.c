@@ -78,6 +78,30 @@ int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err
     return 0;
 }
 
+int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t ranks, struct llm_err *e)
+{
+    const bool latent = c->num_hidden_layers > 0 && llm_decoder_mixer(c, 0) == &llm_module_mla; /* whose keys are of all heads */
+    const struct { int64_t size; const char *what; } sizes[] = {{c->num_attention_heads, "attention heads"},
+                                                                {latent ? 0 : c->num_key_value_heads, "key/value heads"}};
+    const char *with = obstacle(c);
+    if (parts == 1) return 0;
+    if (!with && has(c, &llm_module_moe)) with = "mixtures of experts";
+    if (!with && c->norm != LLM_NORM_RMS && c->norm != LLM_NORM_LAYER) with = "norms over groups or batches";
+    for (int64_t l = 0; l < c->num_hidden_layers && !with; l++) {
+        if (llm_config_block(c, l) > 0) with = "attention within blocks";
+    }
+    if (with) {
+        return llm_fail(e, LLM_EX_USAGE, "--seq-parts: expected a model of attention and dense feed-forward parts, found one with %s (%s)", with,
+                        c->model_type);
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].size % ranks == 0) continue;
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected cp to be a divisor of the model's %lld %s, found cp=%lld", (long long)sizes[i].size,
+                        sizes[i].what, (long long)ranks);
+    }
+    return 0;
+}
+
 /* Slices of a parameter; `parts`: of a fusion, the rows of each of its matrices. */
 static int slice(struct llm_param *p, bool by_columns, const int64_t *parts, int n, int first, int end, struct llm_err *e)
 {

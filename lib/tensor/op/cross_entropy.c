@@ -179,7 +179,8 @@ static void scatter(const struct work *w, const struct llm_grad *dx, int64_t col
 /* Processes the chunk of tokens [at, end). False after a failure. */
 static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct work *work, const struct llm_grad *dx, int64_t at, int64_t end)
 {
-    int64_t m = work->tokens ? gather(work, x, at, end) : end - at, row_len = llm_row_len(c, x->rows), stride = work->tokens ? x->cols : x->stride;
+    const struct llm_folds all = llm_folds_of(c, x->rows);
+    int64_t m = work->tokens ? gather(work, x, at, end) : end - at, row_len = all.row_len, stride = work->tokens ? x->cols : x->stride;
     const float *rows = work->tokens ? work->rows : x->data + at * x->stride;
     struct llm_matmul project = {.m = m, .x = rows, .ldx = stride, .y = work->logits, .ldy = work->vocab, .bias = work->bias,
                                  .compute = c->compute, .release = c->tape != NULL};
@@ -194,13 +195,12 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
         if (llm_ctx_failed(c)) return false;
     }
     llm_for_rows(m, work->vocab, work->taught ? teacher_rows : loss_rows, work);
-    const struct llm_folds folds = {.row_len = row_len < m ? row_len : m};
+    const struct llm_folds folds = {.row_len = row_len < m ? row_len : m, .parts = all.parts, .first = at / row_len};
     if (work->gradient) llm_bias_grad(work->a->bias, work->logits, work->vocab, m, &folds, work->vocab);
     float *own = llm_param_use(w, 2 * c->use - 1), *grad = own ? own : w->grad;
     if (grad && work->gradient) {
         LLM_PROFILE("head dw", 0);
-        if (llm_matmul_dw(grad, work->logits, work->vocab, rows, stride, m, folds.row_len, work->vocab, x->cols, c->compute,
-                          &c->err) < 0) return false;
+        if (!llm_weight_grad(c, w, grad, work->logits, work->vocab, rows, stride, NULL, m, &folds, c->compute)) return false;
     }
     if (work->gradient && !llm_adapter_dw(c, w, rows, stride, work->logits, work->vocab, m, &folds, NULL)) return false;
     if (!dx->p) return true;
@@ -234,9 +234,10 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
         llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected inputs [*, %lld], found [%lld, %lld]", w->name, (long long)w->weight.k, (long long)tokens,
                     (long long)x->cols);
     }
+    const int64_t row_len = llm_folds_of(c, tokens).row_len;
     int64_t longest = 0;
     for (int64_t at = 0, end; at < tokens; at = end) {
-        end = ce_chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
+        end = ce_chunk_end(tokens, row_len, vocab, at);
         if (end - at > longest) longest = end - at;
     }
     for (int64_t t = 0; t < tokens && !llm_ctx_failed(c); t++) {
@@ -260,7 +261,7 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
     if (a->logits && a->logit_softcap != 0) work.shown = ce_floats(c, arena, longest, vocab);
     if (a->teacher) work.taught = ce_floats(c, arena, longest, vocab);
     for (int64_t at = 0, end; at < tokens && !llm_ctx_failed(c); at = end) {
-        end = ce_chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
+        end = ce_chunk_end(tokens, row_len, vocab, at);
         if (!chunk(c, x, w, &work, &dx, at, end)) llm_in(&c->err, "'%s'", w->name);
     }
     c->adapters.first = c->adapters.row_len = 0;

@@ -5,13 +5,14 @@
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
 struct dropout_args { uint32_t layer; enum llm_rng_site site; float p; };
 struct work {
     struct dropout_args a;
     uint64_t seed, step;
-    int64_t first_row, row_len, cols;
+    int64_t first_row, first, row_len, cols; /* first: position of a row's first token */
     const float *from;
     float *to;
     int64_t from_stride, to_stride;
@@ -24,8 +25,8 @@ static void rows(void *arg, int64_t from, int64_t to, int thread)
     uint32_t drop = (uint32_t)ceil((double)w->a.p * 0x1p24);
     (void)thread;
     for (int64_t r = from; r < to; r++) {
-        struct llm_rng rng =
-            llm_rng_at(w->seed, w->step, w->a.site, w->a.layer, (uint32_t)(w->first_row + r / w->row_len), (uint32_t)(r % w->row_len));
+        struct llm_rng rng = llm_rng_at(w->seed, w->step, w->a.site, w->a.layer, (uint32_t)(w->first_row + r / w->row_len),
+                                        (uint32_t)(w->first + r % w->row_len));
         llm_k.elementwise.dropout(w->to + r * w->to_stride, w->from + r * w->from_stride, rng.key, rng.counter, drop, 1 / (1 - w->a.p), w->add,
                                   (size_t)w->cols);
     }
@@ -33,7 +34,9 @@ static void rows(void *arg, int64_t from, int64_t to, int thread)
 
 static struct work work_for(const struct llm_ctx *c, const struct llm_tensor *x, struct dropout_args a)
 {
-    return (struct work){.a = a, .seed = c->seed, .step = c->step, .first_row = c->first_row, .row_len = llm_row_len(c, x->rows), .cols = x->cols};
+    const int64_t row_len = llm_row_len(c, x->rows);
+    return (struct work){.a = a, .seed = c->seed, .step = c->step, .first_row = c->first_row, .first = llm_sequence_first(c, row_len),
+                         .row_len = row_len, .cols = x->cols};
 }
 
 static void dropout_backward(struct llm_ctx *c, struct llm_node *n)

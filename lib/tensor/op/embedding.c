@@ -5,6 +5,7 @@
 #include "cpu/pages.h"
 #include "cpu/profile.h"
 #include "dist/group.h"
+#include "tensor/experts.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/slices.h"
@@ -51,7 +52,9 @@ struct back_work {
     const int32_t *ids, *order, *place;
     float *grad;
     const float *dy;
-    int64_t dy_stride, n, tokens, first, row_len, cols;
+    int64_t dy_stride, n, tokens, first, cols;
+    struct llm_folds folds;
+    size_t part_stride; /* of grad */
     float scale;
 };
 
@@ -63,13 +66,14 @@ static void backward_columns(void *arg, int64_t from, int64_t to, int thread)
     (void)thread;
     for (int64_t i = 0; i < w->n;) {
         int32_t id = w->ids[w->order[i]];
-        int64_t end = llm_fold_end(w->tokens, w->row_len, w->order[i] / w->row_len * w->row_len + w->order[i] % w->row_len / LLM_FOLD * LLM_FOLD);
+        const int64_t row_len = w->folds.row_len, token = w->order[i], part = llm_folds_part(&w->folds, token);
+        int64_t end = llm_fold_end(w->tokens, row_len, token / row_len * row_len + token % row_len / LLM_FOLD * LLM_FOLD);
         memset(sum, 0, n * sizeof *sum);
         for (; i < w->n && w->order[i] < end && w->ids[w->order[i]] == id; i++) {
             llm_k.elementwise.axpy(sum, w->scale, w->dy + w->order[i] * w->dy_stride + from, n);
         }
         const int64_t row = id - w->first;
-        float *grad = w->grad + (w->place ? w->place[row] : row) * w->cols + from;
+        float *grad = w->grad + (size_t)part * w->part_stride + (w->place ? w->place[row] : row) * w->cols + from;
         llm_k.elementwise.add(grad, grad, sum, n);
     }
 }
@@ -108,8 +112,8 @@ static void add_gradients(struct llm_ctx *c, const struct llm_node *node, struct
         if (place && place[row] < 0) table->lookup_place[row] = table->lookup_rows++;
     }
     struct back_work w = {.ids = a->ids, .order = sort_tokens(a->ids, n, order, spare), .place = place, .grad = grad, .dy = y->grad,
-                          .dy_stride = y->grad_stride, .n = n, .tokens = y->rows, .first = first, .row_len = llm_row_len(c, y->rows), .cols = y->cols,
-                          .scale = a->scale};
+                          .dy_stride = y->grad_stride, .n = n, .tokens = y->rows, .first = first, .cols = y->cols, .scale = a->scale,
+                          .folds = llm_folds_of(c, y->rows), .part_stride = llm_grad_stride(table)};
     llm_for_columns(y->cols, backward_columns, &w);
 }
 

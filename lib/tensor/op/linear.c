@@ -4,6 +4,7 @@
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
 struct linear_args { enum llm_compute compute; };
@@ -36,17 +37,15 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
     struct llm_tensor *x = n->in[0], *y = n->out;
     struct llm_param *w = n->param[0];
     enum llm_compute compute = ((const struct linear_args *)n->args)->compute;
-    int64_t row_len = llm_row_len(c, x->rows), ldy = y->grad_stride;
-    const struct llm_folds folds = {.row_len = row_len};
+    int64_t ldy = y->grad_stride;
+    const struct llm_folds folds = llm_folds_of(c, x->rows);
     struct llm_grad g;
     const void *panels = panels_of(x);
     const float *dy = llm_adapter_dy(c, w, y->grad, &ldy, x->rows);
     if (!dy) return;
     {
         LLM_PROFILE("linear dw", 0);
-        if (w->grad && (panels ? llm_matmul_dw_panels(w->grad, dy, ldy, panels, x->rows, row_len, y->cols, x->cols, &c->err)
-                               : llm_matmul_dw(w->grad, dy, ldy, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err)) < 0)
-            return;
+        if (w->grad && !llm_weight_grad(c, w, w->grad, dy, ldy, x->data, x->stride, panels, x->rows, &folds, compute)) return;
         if (w->kronecker && !add_kronecker(c, w->kronecker, x, y)) return;
     }
     llm_bias_grad(n->param[1], y->grad, y->grad_stride, x->rows, &folds, y->cols);
@@ -68,7 +67,7 @@ static bool takes_panels(const struct llm_ctx *c, const struct llm_param *w)
 
 void llm_panels_for(struct llm_ctx *c, int n, struct llm_param *const *w)
 {
-    c->to_panels = !c->watch && n > 0;
+    c->to_panels = !c->watch && n > 0 && llm_sequence_parts(c) == 1; /* parts are runs of floats */
     for (int i = 0; i < n && c->to_panels; i++) c->to_panels = takes_panels(c, w[i]);
 }
 

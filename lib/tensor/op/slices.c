@@ -235,7 +235,7 @@ struct sum_args { struct llm_tensor *y[LLM_MAX_SLICES]; int n; };
 static void sum_backward(struct llm_ctx *c, struct llm_node *n)
 {
     const struct sum_args *a = n->args;
-    const struct llm_folds folds = {.row_len = llm_row_len(c, n->out->rows)};
+    const struct llm_folds folds = llm_folds_of(c, n->out->rows);
     llm_bias_grad(n->param[0], n->out->grad, n->out->grad_stride, n->out->rows, &folds, n->out->cols);
     for (int i = 0; i < a->n; i++) llm_grad_pass(c, a->y[i], n->out);
 }

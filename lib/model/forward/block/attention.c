@@ -1,6 +1,7 @@
 /* The attention block, with separate or fused projections. The number of key/value heads makes it multi-head, grouped-query or multi-query
  * attention. */
 #include "model/forward/block.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
 static struct llm_tensor *head_norm(struct llm_ctx *c, const struct llm_config *f, struct llm_param *gain, struct llm_tensor *x, int64_t width)
@@ -124,7 +125,7 @@ static struct llm_tensor *attend(struct llm_ctx *c, const struct llm_module *m, 
     else if (llm_config_block(f, p->layer) > 0) y = llm_attention(c, q, k, v, &blocks, NULL);
     else if (chunks) y = chunked(c, p, &a, q, k, v);
     else if (b->seqs) y = llm_attention_cached(c, q, k, v, &a, b->seqs + p->layer * b->n_seqs, b->n_seqs);
-    else y = llm_attention(c, q, k, v, &a, NULL);
+    else y = llm_attention_of_parts(c, q, k, v, &a);
     c->to_panels = false;
     y = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_HEADS, y);
     return llm_linear(c, y, m->p[LLM_ATTENTION_OUT].w, m->p[LLM_ATTENTION_OUT].b);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "model/forward/block.h"
 #include "model/weights/names.h"
+#include "tensor/sequence.h"
 #include "tensor/slices.h"
 
 #define NORM_EPS 1e-6 /* DeepSeek's models use this for the norms of latent vectors, not rms_norm_eps */
@@ -91,7 +92,7 @@ static struct llm_tensor *expanded(struct llm_ctx *c, const struct llm_module *m
     k = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K_HEADS, k);
     v = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_V_HEADS, v);
     llm_panels_for(c, 1, &m->p[LLM_MLA_OUT].w);
-    struct llm_tensor *y = llm_attention(c, q, k, v, &a, NULL);
+    struct llm_tensor *y = llm_attention_of_parts(c, q, k, v, &a);
     c->to_panels = false;
     return y;
 }

@@ -1,0 +1,187 @@
+/* Attention over rows that ranks divide (tensor/sequence.h): what is exchanged before and after it. */
+#include "tensor/sequence.h"
+
+#include <string.h>
+#include "cpu/kernels.h"
+#include "cpu/profile.h"
+#include "dist/group.h"
+#include "tensor/tape.h"
+
+enum { MOST = 3 };
+
+/* A matrix, of which `add` says whether what arrives is added. */
+struct side { float *p; int64_t stride, cols; bool add; };
+
+/* An exchange between the ranks' tokens of all heads, `tokens` [rows · own], and all tokens of a rank's heads, `heads` [rows · own · ranks], whose
+ * columns are the rank's of each matrix of `tokens`, one after the other. */
+struct move {
+    struct side tokens[MOST], heads;
+    int n, ranks, rank;
+    int64_t own;              /* tokens of a row that a rank has */
+    int64_t rows;             /* tokens of a rank */
+    float *mine, *theirs;     /* messages, [ranks][rows, heads.cols]: by the rank whose heads, and by the rank whose tokens they are of */
+};
+
+static void put(float *to, const float *from, int64_t n, bool add)
+{
+    if (add) llm_k.elementwise.add(to, to, from, (size_t)n);
+    else memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+/* Token t of this rank's to or from the messages for each rank's heads. */
+static void token_rows(const struct move *m, int64_t t, bool out)
+{
+    for (int q = 0; q < m->ranks; q++) {
+        float *message = m->mine + (q * m->rows + t) * m->heads.cols;
+        for (int i = 0; i < m->n; message += m->tokens[i++].cols / m->ranks) {
+            const int64_t cols = m->tokens[i].cols / m->ranks;
+            float *x = m->tokens[i].p + t * m->tokens[i].stride + q * cols;
+            if (out) memcpy(message, x, (size_t)cols * sizeof *x);
+            else put(x, message, cols, m->tokens[i].add);
+        }
+    }
+}
+
+/* Token t of rank q, by this rank's heads. */
+static float *row_of(const struct move *m, int q, int64_t t)
+{
+    return m->heads.p + (t / m->own * m->own * m->ranks + q * m->own + t % m->own) * m->heads.stride;
+}
+
+static void pack_tokens(void *arg, int64_t from, int64_t to, int thread)
+{
+    (void)thread;
+    for (int64_t t = from; t < to; t++) token_rows(arg, t, true);
+}
+
+static void unpack_tokens(void *arg, int64_t from, int64_t to, int thread)
+{
+    (void)thread;
+    for (int64_t t = from; t < to; t++) token_rows(arg, t, false);
+}
+
+static void pack_heads(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct move *m = arg;
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        memcpy(m->theirs + i * m->heads.cols, row_of(m, (int)(i / m->rows), i % m->rows), (size_t)m->heads.cols * sizeof *m->theirs);
+    }
+}
+
+static void unpack_heads(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct move *m = arg;
+    (void)thread;
+    for (int64_t i = from; i < to; i++) put(row_of(m, (int)(i / m->rows), i % m->rows), m->theirs + i * m->heads.cols, m->heads.cols, m->heads.add);
+}
+
+/* Sends all tokens to the ranks of their heads, or back. Scratch memory stays on `acts`. False after a failure. */
+static bool exchange(struct llm_ctx *c, struct move *m, bool to_heads)
+{
+    LLM_PROFILE("sequence: exchange", 0);
+    const int64_t floats = m->rows * m->heads.cols, all = m->ranks * floats, wide = m->ranks * m->heads.cols;
+    void *mine[LLM_MAX_PARTS_OF_ROW], *theirs[LLM_MAX_PARTS_OF_ROW];
+    size_t bytes[LLM_MAX_PARTS_OF_ROW];
+    m->mine = llm_op_alloc(c, 2 * all, sizeof *m->mine);
+    if (!m->mine) return false;
+    m->theirs = m->mine + all;
+    for (int q = 0; q < m->ranks; q++) {
+        mine[q] = m->mine + q * floats;
+        theirs[q] = m->theirs + q * floats;
+        bytes[q] = (size_t)floats * sizeof *m->mine;
+    }
+    if (to_heads) llm_for_rows(m->rows, wide, pack_tokens, m);
+    else llm_for_rows(m->ranks * m->rows, m->heads.cols, pack_heads, m);
+    if (llm_group_exchange(c->group, to_heads ? mine : theirs, bytes, to_heads ? theirs : mine, bytes, &c->err) < 0) return false;
+    if (to_heads) llm_for_rows(m->ranks * m->rows, m->heads.cols, unpack_heads, m);
+    else llm_for_rows(m->rows, wide, unpack_tokens, m);
+    return true;
+}
+
+static struct move move_of(const struct llm_ctx *c, int64_t rows)
+{
+    return (struct move){.ranks = c->sequence->ranks, .rank = c->sequence->rank, .rows = rows, .own = llm_row_len(c, rows)};
+}
+
+static struct side side_of(const struct llm_tensor *x) { return (struct side){x->data, x->stride, x->cols, false}; }
+static struct side gradient_of(const struct llm_tensor *x) { return (struct side){x->grad, x->grad_stride, x->cols, false}; }
+
+/* ---- tokens of all heads to heads of all tokens ---- */
+
+static void to_heads_backward(struct llm_ctx *c, struct llm_node *n)
+{
+    struct move m = move_of(c, n->in[0]->rows);
+    struct llm_grad g;
+    m.heads = gradient_of(n->out);
+    for (m.n = 0; m.n < MOST; m.n++) {
+        struct llm_tensor *x = n->in[m.n];
+        float *unused = NULL;
+        if (llm_grad_open(c, x, &g)) m.tokens[m.n] = (struct side){g.p, g.stride, x->cols, g.add};
+        else if ((unused = llm_op_alloc(c, x->rows * x->cols, sizeof *unused))) m.tokens[m.n] = (struct side){unused, x->cols, x->cols, false};
+    }
+    if (!llm_ctx_failed(c)) (void)exchange(c, &m, false); /* a failure is in c->err */
+}
+
+/* q, k and v of this rank's tokens to [all tokens, those of its heads]. */
+static struct llm_tensor *to_heads(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v)
+{
+    struct llm_node n = {.backward = to_heads_backward, .mark = llm_arena_mark(&c->acts), .in = {q, k, v}};
+    struct move m = move_of(c, q->rows);
+    n.out = llm_tensor_create(c, q->rows * m.ranks, (q->cols + k->cols + v->cols) / m.ranks);
+    const size_t scratch = llm_arena_mark(&c->acts);
+    m.heads = side_of(n.out);
+    for (m.n = 0; m.n < MOST; m.n++) m.tokens[m.n] = side_of(n.in[m.n]);
+    if (llm_ctx_failed(c) || !exchange(c, &m, true)) return &c->nothing;
+    llm_arena_pop(&c->acts, scratch);
+    return llm_record(c, &n, NULL, 0);
+}
+
+/* ---- and back ---- */
+
+static void to_tokens_backward(struct llm_ctx *c, struct llm_node *n)
+{
+    struct move m = move_of(c, n->out->rows);
+    struct llm_grad g;
+    m.n = 1;
+    m.tokens[0] = gradient_of(n->out);
+    if (!llm_grad_open(c, n->in[0], &g)) return; /* on all ranks alike, but for failures */
+    m.heads = (struct side){g.p, g.stride, n->in[0]->cols, g.add};
+    (void)exchange(c, &m, true); /* a failure is in c->err */
+}
+
+static struct llm_tensor *to_tokens(struct llm_ctx *c, struct llm_tensor *x)
+{
+    const int ranks = c->sequence->ranks;
+    struct llm_node n = {.backward = to_tokens_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
+    n.out = llm_tensor_create(c, x->rows / ranks, x->cols * ranks);
+    const size_t scratch = llm_arena_mark(&c->acts);
+    struct move m = move_of(c, n.out->rows);
+    m.n = 1;
+    m.tokens[0] = side_of(n.out);
+    m.heads = side_of(x);
+    if (llm_ctx_failed(c) || !exchange(c, &m, false)) return &c->nothing;
+    llm_arena_pop(&c->acts, scratch);
+    n.out->spare = true;
+    return llm_record(c, &n, NULL, 0);
+}
+
+struct llm_tensor *llm_attention_of_parts(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
+                                          const struct llm_attn *a)
+{
+    const struct llm_sequence *s = c->sequence;
+    if (!s || s->ranks == 1 || llm_ctx_failed(c)) return llm_attention(c, q, k, v, a, NULL);
+    const int64_t n_q = q->cols / s->ranks, n_k = k->cols / s->ranks, n_v = v->cols / s->ranks;
+    struct llm_attn own = *a;
+    own.n_heads /= s->ranks;
+    own.n_kv_heads /= s->ranks;
+    own.first_head += s->rank * own.n_heads;
+    c->to_panels = false; /* the exchange reads floats */
+    struct llm_tensor *all = to_heads(c, q, k, v);
+    if (llm_ctx_failed(c)) return &c->nothing;
+    q = llm_columns(c, all, 0, n_q);
+    k = llm_columns(c, all, n_q, n_k);
+    v = llm_columns(c, all, n_q + n_k, n_v);
+    struct llm_tensor *y = llm_attention(c, q, k, v, &own, NULL);
+    return llm_ctx_failed(c) ? &c->nothing : to_tokens(c, y);
+}

@@ -1,0 +1,31 @@
+/* Parts of rows (sequence parallelism). Each row of a batch is cut into parts of equal length. The gradients of a parameter by the tokens of
+ * different parts are kept apart: they are terms of their own in the sum of a step (train/shards.h), so ranks can divide the parts and have the same
+ * bits.
+ *
+ * A rank has a run of parts of every row. All operations but attention work on tokens by themselves. Attention is divided by heads (Jacobs et al.
+ * 2023, DeepSpeed-Ulysses): the ranks exchange queries, keys and values, so that each has all tokens of some of the heads, and then the outputs. That
+ * moves values, and adds none. */
+#ifndef LLM_TENSOR_SEQUENCE_H
+#define LLM_TENSOR_SEQUENCE_H
+
+#include "tensor/experts.h"
+#include "tensor/ops.h"
+
+enum { LLM_MAX_PARTS_OF_ROW = 64 };
+
+/* What a process has of the rows: llm_ctx.row_len tokens of each, in `parts` parts. The gradient of parameter p by part number i of these is at
+ * p->grad + i·llm_grad_stride(p), and so for its other accumulators. */
+struct llm_sequence {
+    int64_t parts;
+    int ranks, rank;          /* that divide the rows (llm_ctx.group), and which of them this one is; 1 and 0: rows are whole */
+};
+static inline int64_t llm_sequence_parts(const struct llm_ctx *c) { return c->sequence ? c->sequence->parts : 1; }
+/* The position in its row of the first token of row_len that this rank has. */
+static inline int64_t llm_sequence_first(const struct llm_ctx *c, int64_t row_len) { return c->sequence ? c->sequence->rank * row_len : 0; }
+
+/* llm_attention of rows that may be divided: q, k and v are those of this rank's tokens, and so is the result. a->doc_start and a->prefixes are of
+ * whole rows. */
+struct llm_tensor *llm_attention_of_parts(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
+                                          const struct llm_attn *a);
+
+#endif

@@ -1,0 +1,161 @@
+# llm-train --seq-parts Q --shard cp=N: ranks that divide the parts of rows have the bits of one process, at every step and in the checkpoint, whatever N
+# is.
+load ../helper
+load ../mpi
+
+setup_file() { sentences_tokens; }
+
+setup() {
+    of=(-q -j 1 -l 24 -T "$F/tok.json" "$F/data.tok")
+    gpt=(llm-train -c nano --set n_layer=2 --set n_embd=32 --set n_head=4 "${of[@]}")
+    llama=(llm-train -c tiny --set num_hidden_layers=2 --set hidden_size=48 --set intermediate_size=48 --set num_attention_heads=12
+        --set num_key_value_heads=6 "${of[@]}")
+}
+
+@test "GPT-2: 2 and 4 ranks, replicas, dropout, validation, recomputed activations; BF16 and FP32" {
+    need_mpi
+    same_in "4 cp=4 dp=2,cp=2 dp=2,cp=2,zero=1 dp=4" "${gpt[@]}" --seq-parts 4 --dropout .1 -n 3 -b 2 --accumulate 6 --grad-shards 4 --val .2 --eval-every 2
+    jq -es 'all(.ranks == 4 and .comm_bytes > 0)' ranks.log
+    same_in "2 cp=2,zero=1 dp=2" "${gpt[@]}" --set bias=true --seq-parts 4 --precision f32 -n 2 -b 3 --accumulate 2 --grad-shards 3 --checkpoint-every 1 \
+        --keep-zeros --optimizer lion
+    same_in "3 cp=3 cp=3,zero=1" "${gpt[@]}" --set n_embd=48 --set n_head=6 --set tie_word_embeddings=false --seq-parts 6 --z-loss 1e-3 -n 2 -b 4
+}
+
+# family TYPE KEY=VALUE...: a small model of a family in TYPE.json
+family() {
+    jq -n --arg type "$1" '{model_type: $type, vocab_size: 280, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 4,
+        num_key_value_heads: 4, head_dim: 8, max_position_embeddings: 128, bos_token_id: null, eos_token_id: null, pad_token_id: null}' > "$1.json"
+}
+
+@test "Llama with grouped heads: six parts of 1, 2, 3 and 6 ranks, uneven shards, Muon, frozen layers, averages; prefix" {
+    need_mpi
+    same_in "6 dp=2,cp=3 dp=3,cp=2,zero=1 cp=6" "${llama[@]}" --seq-parts 6 -n 2 -b 6 --grad-shards 3 --optimizer muon
+    same_in "3 cp=3,zero=1" "${llama[@]}" --seq-parts 3 --precision f32 -n 2 -b 4 --objective prefix --ema .9
+    same_in "2 cp=2" "${llama[@]}" --seq-parts 2 -n 2 -b 3 --accumulate 5 --grad-shards 5 --freeze 'model.layers.0.*' --cross-document
+}
+
+@test "families with fused matrices, biases, windows, caps, two branches of a layer; MLA" {
+    need_mpi
+    local type
+    for type in phi3 gpt_neox qwen2 stablelm gemma2; do
+        family $type
+        same_in "2 cp=2" llm-train -c $type.json "${of[@]}" --seq-parts 4 -n 2 -b 4 --grad-shards 2
+    done
+    same_in "4 cp=4 dp=2,cp=2" llm-train -c mla --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 "${of[@]}" --seq-parts 4 -n 2 -b 4 \
+        --grad-shards 2
+}
+
+@test "rows of several blocks of tokens, cut within and between them, on 1 and 2 threads" {
+    need_mpi
+    local threads parts
+    for parts in "2 2 -l 1024" "2 4 -l 600" "4 4 -l 1200"; do
+        set -- $parts
+        for threads in 1 2; do
+            same_in "$1 cp=$1" "${gpt[@]}" -j $threads --set n_positions=1200 --seq-parts "${@:2}" -n 1 -b 2 --accumulate 2
+            mv alone.llm "$threads.llm"
+        done
+        cmp 1.llm 2.llm
+    done
+}
+
+@test "the number of parts is part of the run: other bits, the same loss but for rounding; one part is a run without the option" {
+    local q
+    for q in 1 2 4; do "${gpt[@]}" --precision f32 -n 2 -b 4 --seq-parts $q -o $q.llm --log $q.log; done
+    "${gpt[@]}" --precision f32 -n 2 -b 4 -o none.llm --log none.log
+    cmp none.llm 1.llm
+    for q in 2 4; do
+        run -1 cmp -s none.llm $q.llm
+        diff <(jq -r '.loss * 1e5 | round' none.log) <(jq -r '.loss * 1e5 | round' $q.log)
+        [[ $(jq -r .loss none.log | head -1) == $(jq -r .loss $q.log | head -1) ]] # parts change no forward pass
+    done
+    "${gpt[@]}" --precision f32 -n 2 -b 1 --accumulate 4 -j 2 --seq-parts 4 -o passes.llm
+    cmp 4.llm passes.llm
+    "${gpt[@]}" -l 8 -b 2 --seq-parts 4 --precision f32 --gradcheck | awk 'NR > 1 && $4 > 1e-2 { bad = 1 } END { exit bad || NR < 15 }'
+}
+
+@test "a run goes on with any other layout, and is saved as plain tensors and in snapshots too" {
+    need_mpi
+    local of=(--seq-parts 4 -b 4 --grad-shards 2 --schedule constant --warmup 2)
+    "${gpt[@]}" "${of[@]}" -n 6 -o straight.llm
+    ranks 4 "${gpt[@]}" "${of[@]}" -n 2 --shard dp=2,cp=2 -o part.llm
+    ranks 2 llm-train -q -j 1 --resume part.llm -n 3 --shard cp=2,zero=1
+    llm-train -q -j 1 --resume part.llm -n 4
+    ranks 4 llm-train -q -j 1 --resume part.llm -n 5 --shard cp=4 --save-every 1
+    ranks 2 llm-train -q -j 1 --resume part.llm -n 6 --shard dp=2
+    cmp straight.llm part.llm
+    ranks 2 "${gpt[@]}" "${of[@]}" -n 2 --val .2 --keep-best ranks.best.llm --shard cp=2 -o ranks.safetensors
+    "${gpt[@]}" "${of[@]}" -n 2 --val .2 --keep-best alone.best.llm -o alone.safetensors
+    cmp alone.safetensors ranks.safetensors
+    cmp alone.best.llm ranks.best.llm
+    mkdir snapshots
+    ranks 2 "${gpt[@]}" "${of[@]}" -n 6 --shard cp=2,zero=1 --snapshot snapshots --snapshot-every 2 -o snapped.llm
+    cmp straight.llm snapped.llm
+}
+
+@test "what cannot be cut, or does not go with parts of rows, is refused by name: status 2, one line" {
+    refused() { # MESSAGE COMMAND...
+        run -2 --separate-stderr "${@:2}" -n 1 -b 4 -o x.llm
+        assert_equal "$stderr" "llm-train: $1"
+    }
+    local parts="--seq-parts: expected" model="a model of attention and dense feed-forward parts, found one with"
+    refused "$parts a divisor of the 24 tokens of a row (--context), found 5" "${gpt[@]}" --seq-parts 5
+    refused "$parts $model layers that are no attention (mamba)" llm-train -c mamba "${of[@]}" --seq-parts 2
+    refused "$parts $model mixtures of experts (mixtral)" llm-train -c moe "${of[@]}" --seq-parts 2
+    refused "$parts $model layers that predict further (llama)" "${llama[@]}" --set num_nextn_predict_layers=1 --seq-parts 2
+    refused "$parts a run without --tensor-parts" "${gpt[@]}" --tensor-parts 2 --seq-parts 2
+    refused "$parts a run without --gradients int8" "${gpt[@]}" --seq-parts 2 --gradients int8
+    refused "$parts a run without --outer" "${gpt[@]}" --seq-parts 2 --outer diloco --replicas 2
+    refused "$parts a run without --activations" "${gpt[@]}" --seq-parts 2 --activations bf16
+    refused "$parts an objective that predicts the next token in one pass (lm, sft, prefix, fim), found dpo" "${gpt[@]}" --seq-parts 2 --objective dpo
+    refused "--shard: expected a launcher that starts 2 ranks (mpirun -n 2), or a multiple, found 1 rank" "${gpt[@]}" --seq-parts 2 --shard cp=2
+    run -2 --separate-stderr "${gpt[@]}" --seq-parts 65 -n 1 -o x.llm
+    [[ $stderr == "llm-train: --seq-parts: "* ]] || fail "$stderr"
+    "${gpt[@]}" -n 1 -b 4 -o base.llm
+    refused "$parts a model without an adapter" llm-train -q --init base.llm --adapter lora -l 24 "$F/data.tok" --seq-parts 2
+    need_mpi
+    refused "--shard: expected cp to be a divisor of --seq-parts, 2, found cp=3" ranks 3 "${gpt[@]}" --seq-parts 2 --shard cp=3
+    refused "--shard: expected cp to be a divisor of --seq-parts, 1, found cp=2" ranks 2 "${gpt[@]}" --shard cp=2
+    refused "--shard: expected cp to be a divisor of the model's 4 attention heads, found cp=3" ranks 3 "${gpt[@]}" --seq-parts 3 --shard cp=3
+    refused "--shard: expected cp to be a divisor of the model's 6 key/value heads, found cp=4" ranks 4 "${llama[@]}" --seq-parts 4 --shard cp=4
+    refused "--shard: expected zero=0 or 1 with --seq-parts, found zero=2" ranks 2 "${gpt[@]}" --seq-parts 2 --shard cp=2,zero=2
+    refused "--shard: expected dp and cp alone with --seq-parts, found pp=2" ranks 4 "${gpt[@]}" --seq-parts 2 --shard cp=2,pp=2
+    [[ ! -e x.llm ]]
+}
+
+@test "--plan: a rank's share of activations and moments; what it sends is what the log says; auto finds cp" {
+    need_mpi
+    local gpt=(llm-train -q -j 1 -c nano --set vocab_size=300 --set n_layer=6 -l 240 -b 2 --accumulate 6 --grad-shards 2 --seq-parts 4) layout n planned logged
+    value() { awk -v key="$1" '$1 == key { print $2 }'; }
+    local activations=() moments=()
+    for layout in dp=1 cp=2 cp=4,zero=1; do
+        "${gpt[@]}" --shard $layout --plan > plan
+        activations+=("$(value activation_bytes < plan)")
+        moments+=("$(value moment_bytes < plan)")
+    done
+    ((activations[1] < 70 * activations[0] / 100 && activations[2] < 50 * activations[0] / 100)) || fail "found: ${activations[*]}"
+    ((moments[1] == moments[0] && moments[2] < 26 * moments[0] / 100)) || fail "found: ${moments[*]}"
+    for layout in cp=2 dp=2,cp=2,zero=1 dp=2; do
+        n=2
+        [[ $layout != dp=2,* ]] || n=4
+        planned=$("${gpt[@]}" --checkpoint-every 2 --shard $layout --plan | value rank_sent_bytes)
+        ranks $n "${gpt[@]}" --checkpoint-every 2 -n 2 --shard $layout -o x.llm --log log "$F/data.tok"
+        logged=$(tail -n 1 log | jq .comm_bytes)
+        awk -v planned="$planned" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
+    done
+    run --separate-stderr "${gpt[0]}" "${gpt[@]:2}" -b 1 --accumulate 1 --grad-shards 1 --shard auto,ranks=4,flops=1e8 --plan
+    [[ $stderr == "llm-train: --shard dp=1,zero="[01]",cp=4: the fastest of "* ]] || fail "$stderr"
+    run -2 --separate-stderr "${gpt[@]}" --shard cp=3 --plan
+    assert_equal "$stderr" "llm-train: --shard: expected cp to be a divisor of --seq-parts, 4, found cp=3"
+}
+
+@test "a loss or a gradient that is not finite stops all ranks; one rank's file is missing" {
+    need_mpi
+    write_rank1
+    run -1 --separate-stderr ranks 2 "${gpt[@]}" --seq-parts 2 -n 8 -b 4 --lr 1e6 --clip 0 --warmup 0 --optimizer sgd --shard cp=2 -o x.llm
+    [[ $stderr =~ "llm-train: ".*"step "[0-9]+": the "(loss|norm of the gradient)" is "("not a number"|infinite)": first bad tensor: " ]] || fail "$stderr"
+    [[ $(wc -l <<< "$stderr") == 1 ]]
+    run -66 --separate-stderr env RANK1="s|.*data.tok|none.tok|" bash -c '. "$0"; ranks 2 ./rank1 "$@"' "$ROOT/tests/mpi.bash" "${gpt[@]}" -n 1 -b 3 \
+        --seq-parts 2 --shard cp=2 -o x.llm
+    [[ $stderr =~ ^"llm-train: rank 1 ("[^\)]*"): none.tok: No such file or directory"$ ]] || fail "$stderr"
+    [[ ! -e x.llm ]]
+}
