@@ -10,7 +10,7 @@
 #include "infer/constrain/tools.h"
 
 enum { MAX_TERMS = 1 << 20, MAX_CACHED = 64 << 20 /* bytes of remembered masks */, HASH_BITS = 12, MAX_NULLABLE = 256, FEW = 2 /* ids a word */,
-       MAX_ENDS = 64, LOST = 1024 /* logits cleared by one copy */, FEW_GONE = 24 /* of a word's 64 */, MAX_GONE = 4096,
+       LOST = 1024 /* logits cleared by one copy */, FEW_GONE = 24 /* of a word's 64 */, MAX_GONE = 4096,
        MOST = 64 /* of the 93 printable characters of ASCII that are plain */ };
 
 /* What a state allows by itself, without regard to what follows its first lexeme. */
@@ -45,7 +45,6 @@ struct llm_constraint {
     size_t n_heads, heads_room, bytes;
     uint32_t table[1 << HASH_BITS];
     struct plain_step steps[1 << HASH_BITS];
-    uint64_t *mask;          /* [v->words] scratch */
     int32_t *ids;            /* scratch of a walk */
     size_t n_ids, ids_room;
     struct way_out *out;
@@ -104,7 +103,6 @@ struct llm_constraint *llm_constraint_create(enum llm_constraint_kind kind, cons
     pthread_mutex_init(&c->lock, NULL);
     c->v = v;
     c->t = llm_terms_create(MAX_TERMS, &own);
-    c->mask = llm_alloc(v->words, sizeof *c->mask, "a constraint", &own);
     c->levels = llm_alloc((size_t)v->max_bytes + 2, sizeof *c->levels, "a constraint", &own);
     if (!own.status) c->root = read_root(c, kind, text, n, &own);
     if (!own.status && llm_terms_failed(c->t, &own) == 0 && !llm_term_live(c->t, c->root)) {
@@ -133,7 +131,6 @@ void llm_constraint_destroy(struct llm_constraint *c)
     if (!c) return;
     drop_heads(c);
     free(c->heads);
-    free(c->mask);
     free(c->ids);
     free(c->out);
     free(c->levels);
@@ -402,19 +399,19 @@ static int find_head(struct llm_constraint *c, llm_term a, bool whole, struct he
     return 0;
 }
 
-/* Adds the plain tokens of a head to c->mask. */
-static void add_plain(struct llm_constraint *c, const struct head *h)
+/* Adds the plain tokens of a head to a mask. */
+static void add_plain(const struct llm_constraint *c, const struct head *h, uint64_t *mask)
 {
     uint64_t had[MAX_GONE / 64] = {0};
-    for (size_t k = 0; k < h->n_gone; k++) had[k >> 6] |= (c->mask[h->gone[k] >> 6] >> (h->gone[k] & 63) & 1) << (k & 63);
-    for (size_t w = 0; h->plain && w < c->v->words; w++) c->mask[w] |= h->plain[w];
-    for (size_t k = 0; k < h->n_longer; k++) put_bit(c->mask, c->v->longer[k].id);
+    for (size_t k = 0; k < h->n_gone; k++) had[k >> 6] |= (mask[h->gone[k] >> 6] >> (h->gone[k] & 63) & 1) << (k & 63);
+    for (size_t w = 0; h->plain && w < c->v->words; w++) mask[w] |= h->plain[w];
+    for (size_t k = 0; k < h->n_longer; k++) put_bit(mask, c->v->longer[k].id);
     for (size_t k = 0; k < h->n_gone; k++)
-        if (!(had[k >> 6] >> (k & 63) & 1)) c->mask[h->gone[k] >> 6] &= ~(UINT64_C(1) << (h->gone[k] & 63));
+        if (!(had[k >> 6] >> (k & 63) & 1)) mask[h->gone[k] >> 6] &= ~(UINT64_C(1) << (h->gone[k] & 63));
 }
 
-/* Adds the tokens that a state allows to c->mask. */
-static int add_mask(struct llm_constraint *c, llm_term state, int depth, struct llm_err *e)
+/* Adds the tokens that a state allows to a mask. */
+static int add_mask(struct llm_constraint *c, llm_term state, uint64_t *mask, int depth, struct llm_err *e)
 {
     size_t n;
     const llm_term *members = llm_term_members(c->t, &state, &n);
@@ -428,16 +425,16 @@ static int add_mask(struct llm_constraint *c, llm_term state, int depth, struct 
         llm_term_split(c->t, v[i], &first, &rest);
         status = find_head(c, first, first == v[i] && !llm_term_is_lexeme(c->t, first), &h, e);
         if (status < 0) break;
-        add_plain(c, &h);
-        for (size_t w = 0; h.bits && w < c->v->words; w++) c->mask[w] |= h.bits[w];
-        for (size_t k = 0; k < h.n_ids; k++) put_bit(c->mask, h.ids[k]);
+        add_plain(c, &h, mask);
+        for (size_t w = 0; h.bits && w < c->v->words; w++) mask[w] |= h.bits[w];
+        for (size_t k = 0; k < h.n_ids; k++) put_bit(mask, h.ids[k]);
         /* h.out belongs to the cache, which a further head may empty: ways out at the root, which need one, come last. */
         bool at_root = false;
         for (size_t k = 0; status == 0 && k < h.n_out && rest != LLM_TERM_EMPTY_TEXT; k++) {
             if (h.out[k].node == 0) at_root = true;
-            else status = walk(c, h.out[k].tree, h.out[k].node, rest, c->mask, e);
+            else status = walk(c, h.out[k].tree, h.out[k].node, rest, mask, e);
         }
-        if (status == 0 && at_root) status = add_mask(c, rest, depth + 1, e);
+        if (status == 0 && at_root) status = add_mask(c, rest, mask, depth + 1, e);
     }
     free(v);
     return status;
@@ -612,31 +609,40 @@ static void clear(const uint64_t *mask, size_t words, float *logits, size_t n)
         if (i >= words * 64 || !(mask[i >> 6] >> (i & 63) & 1)) logits[i] = -INFINITY;
 }
 
-int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm_err *e)
+int llm_matcher_mask(const struct llm_matcher *m, uint64_t *mask, struct llm_err *e)
 {
     struct llm_constraint *c = m->constraint;
-    float ends[2][MAX_ENDS];
+    memset(mask, 0, c->v->words * sizeof *mask);
     pthread_mutex_lock(&c->lock);
     llm_terms_trim(c->t);
-    bool may_end = llm_term_nullable(c->t, m->state);
-    memset(c->mask, 0, c->v->words * sizeof *c->mask);
-    int status = add_mask(c, m->state, 0, e);
+    bool may_end = llm_term_nullable(c->t, m->state) && !m->ignore_ends;
+    int status = add_mask(c, m->state, mask, 0, e);
     if (status == 0) status = llm_terms_failed(c->t, e);
-    /* The logits of end tokens are decided by themselves, as tokenizers have special ones, and others with a text. */
-    for (size_t k = 0; k < 2; k++)
-        for (size_t i = 0; i < m->ends[k].n && i < MAX_ENDS; i++) ends[k][i] = (size_t)m->ends[k].v[i] < n ? logits[m->ends[k].v[i]] : 0;
-    bool some = false;
-    for (size_t w = 0; w * 64 < n && w < c->v->words && !some; w++) some = (n - w * 64 >= 64 ? c->mask[w] : c->mask[w] << (w * 64 + 64 - n)) != 0;
-    if (status == 0) clear(c->mask, c->v->words, logits, n);
     pthread_mutex_unlock(&c->lock);
+    /* End tokens are decided by themselves, as tokenizers have special ones, and others with a text. */
     for (size_t k = 0; k < 2; k++) {
-        for (size_t i = 0; i < m->ends[k].n && i < MAX_ENDS; i++) {
+        for (size_t i = 0; i < m->ends[k].n; i++) {
             int32_t id = m->ends[k].v[i];
-            if (id >= 0 && (size_t)id < n) logits[id] = may_end && !m->ignore_ends ? ends[k][i] : -INFINITY;
+            if (id < 0 || (size_t)id >= c->v->words * 64) continue;
+            if (may_end) put_bit(mask, id);
+            else mask[id >> 6] &= ~(UINT64_C(1) << (id & 63));
         }
-        some = some || (may_end && !m->ignore_ends && m->ends[k].n > 0);
     }
-    m->stuck = status == 0 && !some;
-    if (m->stuck) return llm_fail(e, EX_DATAERR, "no token of the vocabulary continues the text as the constraint wants it");
     return status;
+}
+
+int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm_err *e)
+{
+    const size_t words = m->constraint->v->words;
+    uint64_t *mask = llm_alloc(words, sizeof *mask, "a mask", e);
+    bool some = false;
+    if (!mask || llm_matcher_mask(m, mask, e) < 0) {
+        free(mask);
+        return -1;
+    }
+    for (size_t w = 0; w * 64 < n && w < words && !some; w++) some = (n - w * 64 >= 64 ? mask[w] : mask[w] << (w * 64 + 64 - n)) != 0;
+    clear(mask, words, logits, n);
+    free(mask);
+    m->stuck = !some;
+    return some ? 0 : llm_fail(e, EX_DATAERR, "no token of the vocabulary continues the text as the constraint wants it");
 }

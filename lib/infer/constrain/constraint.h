@@ -38,6 +38,8 @@ struct llm_matcher {
 void llm_matcher_begin(struct llm_matcher *m, struct llm_constraint *c);
 /* Whether the token may follow. */
 bool llm_matcher_allows(const struct llm_matcher *m, int32_t id);
+/* The tokens that may follow, as a set [words of llm_tokens]. 0; -1: memory is short. */
+int llm_matcher_mask(const struct llm_matcher *m, uint64_t *mask, struct llm_err *e) LLM_MUST_CHECK;
 /* Sets the logits [n] of tokens that may not follow to -infinity. 0; -1: no token may, which is noted, or memory is short. */
 int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Takes a token. -1: it is not allowed. An end token changes nothing. */
