@@ -8,8 +8,10 @@
 
 /* A symmetric matrix of sums of products [k, k], its rows and columns taken in the order of `order` (NULL: as they stand). */
 struct llm_products { const float *of; const int64_t *order; int64_t k; };
-/* R in place of the upper half of h [k, k], R·Rᵀ = h; false if h is not positive definite. The same for any number of threads. */
-bool llm_upper_root(double *h, int64_t k);
+enum { LLM_FACTOR_PANEL = 32 };
+/* R in place of the upper half of h [k, k], R·Rᵀ = h; false if h is not positive definite. The same for any number of threads. pack: room for
+ * k · LLM_FACTOR_PANEL numbers. */
+bool llm_upper_root(double *h, int64_t k, double *pack);
 /* U [k, k] with H⁻¹ = Uᵀ·U, U upper triangular, H being the products with *damping times the mean of their diagonal added to the diagonal.
  * *damping is .01, and ten times as much after each failure. Channels that were always 0 get the mean of the diagonal. An error e of column j,
  * divided by U[j, j], is made up for by taking e·U[j, m] from each later column m. malloced; the same for any number of threads. NULL: see `e`

@@ -78,14 +78,14 @@ static void gram_rows(void *arg, size_t item, int thread)
 }
 
 /* R with R·Rᵀ = H, whose diagonal gets `more` of its mean added. */
-static bool find_root(double *r, const float *h, int64_t k, double more)
+static bool find_root(double *r, const float *h, int64_t k, double more, double *pack)
 {
     double mean = 0;
     for (int64_t j = 0; j < k; j++) mean += (double)h[j * k + j] / (double)k;
     if (!(mean > 0)) mean = 1;
     for (int64_t i = 0; i < k * k; i++) r[i] = (double)h[i];
     for (int64_t j = 0; j < k; j++) r[j * k + j] += more * mean;
-    return llm_upper_root(r, k);
+    return llm_upper_root(r, k, pack);
 }
 
 /* ---- factors from eigenvectors ---- */
@@ -132,9 +132,11 @@ static int decompose(const struct llm_lowrank *l, struct factoring *f, double *e
     if (!f->values) return -1;
     if (f->job->products) {
         f->root = llm_alloc((size_t)(f->k * f->k), sizeof *f->root, "low rank", e);
-        if (!f->root) return -1;
+        double *pack = f->root ? llm_alloc((size_t)f->k, LLM_FACTOR_PANEL * sizeof *pack, "low rank", e) : NULL;
+        if (!pack) return -1;
         known = false;
-        for (double more = 1e-9; !known && more < 1e3; more *= 100) known = find_root(f->root, f->job->products, f->k, more);
+        for (double more = 1e-9; !known && more < 1e3; more *= 100) known = find_root(f->root, f->job->products, f->k, more, pack);
+        free(pack);
     }
     if (!known) return llm_fail(e, EX_DATAERR, "low rank: expected finite products of inputs, found others");
     for_rows(f->n, weigh_rows, f);
