@@ -34,10 +34,10 @@ family() {
     same_in "2 cp=2" "${llama[@]}" --seq-parts 2 -n 2 -b 3 --accumulate 5 --grad-shards 5 --freeze 'model.layers.0.*' --cross-document
 }
 
-@test "families with fused matrices, biases, windows, caps, two branches of a layer; MLA" {
+@test "families with fused matrices, biases, windows, caps, norms of queries and keys, two branches of a layer; MLA" {
     need_mpi
     local type
-    for type in phi3 gpt_neox qwen2 stablelm gemma2; do
+    for type in phi3 gpt_neox qwen2 qwen3 stablelm gemma2 olmo2; do
         family $type
         same_in "2 cp=2" llm-train -c $type.json "${of[@]}" --seq-parts 4 -n 2 -b 4 --grad-shards 2
     done

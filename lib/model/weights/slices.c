@@ -83,7 +83,9 @@ int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t 
     const bool latent = c->num_hidden_layers > 0 && llm_decoder_mixer(c, 0) == &llm_module_mla; /* whose keys are of all heads */
     const struct { int64_t size; const char *what; } sizes[] = {{c->num_attention_heads, "attention heads"},
                                                                 {latent ? 0 : c->num_key_value_heads, "key/value heads"}};
-    const char *with = obstacle(c);
+    struct llm_config whole = *c;
+    if (c->qk_norm != LLM_QK_NORM_EACH) whole.qk_norm = LLM_QK_NORM_NONE; /* a token has all heads while they are normalised */
+    const char *with = obstacle(&whole);
     if (parts == 1) return 0;
     if (!with && has(c, &llm_module_moe)) with = "mixtures of experts";
     if (!with && c->norm != LLM_NORM_RMS && c->norm != LLM_NORM_LAYER) with = "norms over groups or batches";
