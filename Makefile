@@ -286,4 +286,6 @@ FORCE:
 	install uninstall deps dist clean help
 .SECONDARY:
 .DELETE_ON_ERROR:
+ifneq ($(filter-out help clean,$(or $(MAKECMDGOALS),all)),) # these compile nothing, and thousands of files take seconds to read
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+endif

@@ -16,7 +16,8 @@ ranks() {
     local n=$1 status=0 launcher
     shift
     read -ra launcher <<< "$LAUNCHER"
-    timeout 200 "${launcher[@]}" -n "$n" "$@" 2> ranks.err || status=$?
+    # Open MPI is told which of its transports serve one machine: it would look for others' hardware at each start.
+    OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader timeout 200 "${launcher[@]}" -n "$n" "$@" 2> ranks.err || status=$?
     sed -n '/^llm-/p' ranks.err >&2
     return "$status"
 }

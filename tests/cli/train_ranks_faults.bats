@@ -225,7 +225,7 @@ signalled_and_killed() {
 
 @test "ZeRO 3, stages and members: one rank's validation data shrinks: the others do not wait for it; the run is saved" {
     local layout
-    sentences 4000 > val # of which an evaluation takes longer than a step
+    sentences 1500 > val # of which an evaluation takes longer than a step
     llm-tokenize encode -q -T "$F/tok.json" -o val.tok val
     gpt+=(--set n_layer=4) # more than memory is there for, so that every pass needs messages
     local n

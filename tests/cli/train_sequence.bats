@@ -45,6 +45,16 @@ family() {
         --grad-shards 2
 }
 
+@test "conversations; texts to fill in" {
+    need_mpi
+    local small=(llm-train -q -j 1 -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=4 -T tok.json)
+    llm-tokenize train --model byte --special '<|fim_prefix|>' --special '<|fim_suffix|>' --special '<|fim_middle|>' --special '</s>' -o tok.json "$F/text"
+    llm-tokenize encode -T tok.json --lines --append-eos -o lines.tok "$F/text"
+    same_in "4 dp=2,cp=2" "${small[@]}" -l 48 --objective fim lines.tok --seq-parts 2 -n 3 -b 4 --grad-shards 2
+    jq -Rc '{messages: [{role: "user", content: .[:8]}, {role: "assistant", content: .}]}' < <(head -n 40 "$F/text") > talks.jsonl
+    same_in "4 dp=2,cp=2" "${small[@]}" -l 256 --objective sft --chat-template chatml talks.jsonl --seq-parts 2 -n 3 -b 4 --grad-shards 2
+}
+
 @test "rows of several blocks of tokens, cut within and between them, on 1 and 2 threads" {
     need_mpi
     local threads parts
