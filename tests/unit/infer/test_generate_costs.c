@@ -17,13 +17,15 @@ enum { PROMPTS = 6, LENGTH = 150, BATCH = 128, CONTEXT = 512, PASSES = 4096 };
 /* Engines whose passes take `pass` and `row` microseconds more, and what they read. */
 static struct costs { struct llm_engine *g; long pass, row; int64_t longest, n_passes; } costs[2];
 
+static struct work { int32_t ids[LENGTH]; int64_t n, left, max_tokens, drafted, accepted, branched, made; int32_t text[CONTEXT]; } work;
+
 static int slow_advance(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, int64_t total, struct llm_reading *r, struct llm_err *e)
 {
     struct costs *c = &costs[costs[1].g == g];
     long us = c->pass + c->row * total;
     int64_t prompts = total;
     const struct timespec wait = {us / 1000000, us % 1000000 * 1000};
-    for (int64_t i = 0; i < n; i++) prompts -= feeds[i].n == 1;
+    for (int64_t i = 0; i < n; i++) prompts -= feeds[i].kv->n >= work.n ? feeds[i].n : 0; /* the others are prompts, the last token of one too */
     nanosleep(&wait, NULL);
     if (prompts < total && c->n_passes++ >= 4 && prompts > c->longest) c->longest = prompts; /* the first four find the part's size */
     return llm_predictor_network.advance(g, feeds, n, total, r, e);
@@ -57,8 +59,6 @@ static void open_engine(struct costs *c, struct llm_engine *g, struct llm_model 
     g->predictor = &slow;
     c->g = g;
 }
-
-static struct work { int32_t ids[LENGTH]; int64_t n, left, max_tokens, drafted, accepted, branched, made; int32_t text[CONTEXT]; } work;
 
 static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
 {
