@@ -38,6 +38,16 @@ END
     chmod +x rank1
 }
 
+# two_stop COMMAND...: two ranks of COMMAND, one of whose operands is a data.tok, stop in one line, where a loss or a gradient is not finite and where
+# rank 1 has no such file. After write_rank1.
+two_stop() {
+    run -1 --separate-stderr ranks 2 "$@" -n 8 -b 4 --lr 1e6 --clip 0 --warmup 0 --optimizer sgd -o x.llm
+    [[ $stderr =~ "llm-train: ".*"step "[0-9]+": the "(loss|norm of the gradient)" is "("not a number"|infinite)": first bad tensor: " ]] || fail "$stderr"
+    [[ $(wc -l <<< "$stderr") == 1 ]]
+    run -66 --separate-stderr env RANK1="s|.*data.tok|none.tok|" bash -c '. "$0"; ranks 2 ./rank1 "$@"' "$ROOT/tests/mpi.bash" "$@" -n 1 -b 3 -o x.llm
+    [[ $stderr =~ ^"llm-train: rank 1 ("[^\)]*"): none.tok: No such file or directory"$ ]] || fail "$stderr"
+}
+
 # same_in "RANKS LAYOUT..." COMMAND...: each layout on so many ranks has the hashes and losses of each step, and the checkpoint, of one process.
 same_in() {
     local layout

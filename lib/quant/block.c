@@ -258,7 +258,7 @@ static void weigh_one(const float *x, const float *w, int n, struct weights *out
     }
 }
 
-/* The same of several groups at once, whose rows are x and w. Those of w become 1 where they are. */
+/* The weights and sums of several groups at once, whose rows are x and w. Weights of a group whose sum is not above 0 become 1, in w too. */
 static void weigh_rows(const struct llm_block_kind *kind, const float *x, float *w, struct weights *out)
 {
     const int n = kind->group, groups = kind->size / n;

@@ -228,7 +228,7 @@ int llm_share_norm(struct llm_share *s, double *norm, const struct llm_param **b
 int llm_share_collect(struct llm_share *s, size_t param, const float *mine, float *all, struct llm_err *e) LLM_MUST_CHECK;
 /* x [rows], of `width` bytes each: every rank gets those of the others' shards, which the last lane of each replica has. */
 int llm_share_rows(struct llm_share *s, void *x, int64_t rows, size_t width, struct llm_err *e) LLM_MUST_CHECK;
-/* The same of numbers of tokens, x [rows, row_len], where ranks divide rows. */
+/* llm_share_rows of a float for each token, x [rows, row_len], where ranks divide rows. */
 int llm_share_tokens(struct llm_share *s, float *x, int64_t rows, int64_t row_len, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

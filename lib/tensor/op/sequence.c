@@ -16,7 +16,7 @@ struct side { float *p; int64_t stride, cols; bool add; };
  * columns are the rank's of each matrix of `tokens`, one after the other. */
 struct move {
     struct side tokens[MOST], heads;
-    int n, ranks, rank;
+    int n, ranks;
     int64_t own;              /* tokens of a row that a rank has */
     int64_t rows;             /* tokens of a rank */
     float *mine, *theirs;     /* messages, [ranks][rows, heads.cols]: by the rank whose heads, and by the rank whose tokens they are of */
@@ -101,7 +101,7 @@ static bool exchange(struct llm_ctx *c, struct move *m, bool to_heads)
 
 static struct move move_of(const struct llm_ctx *c, int64_t rows)
 {
-    return (struct move){.ranks = c->sequence->ranks, .rank = c->sequence->rank, .rows = rows, .own = llm_row_len(c, rows)};
+    return (struct move){.ranks = c->sequence->ranks, .rows = rows, .own = llm_row_len(c, rows)};
 }
 
 static struct side side_of(const struct llm_tensor *x) { return (struct side){x->data, x->stride, x->cols, false}; }
