@@ -313,7 +313,7 @@ int llm_comm_barrier(struct llm_comm *c, struct llm_err *e)
     return 0;
 }
 
-struct llm_comm *llm_comm_run(struct llm_comm *c, int first, int n, struct llm_err *e)
+struct llm_comm *llm_comm_run(struct llm_comm *c, int first, int step, int n, struct llm_err *e)
 {
     if (++c->job->groups >= MAX_GROUPS) {
         llm_fail(e, LLM_EX_FAILURE, "expected fewer than %d communicators", MAX_GROUPS);
@@ -323,15 +323,17 @@ struct llm_comm *llm_comm_run(struct llm_comm *c, int first, int n, struct llm_e
     if (!run) return NULL;
     run->job = c->job;
     run->group = c->job->groups; /* disjoint runs may share it */
-    run->rank = c->rank - first;
-    memcpy(run->world, c->world + first, (size_t)n * sizeof *c->world);
-    memcpy(run->hosts, c->hosts + first, (size_t)n * sizeof *c->hosts);
+    run->rank = (c->rank - first) / step;
+    for (int q = 0; q < n; q++) {
+        run->world[q] = c->world[first + q * step];
+        memcpy(run->hosts[q], c->hosts[first + q * step], HOST_ROOM);
+    }
     return run;
 }
 
 struct llm_comm *llm_comm_twin(struct llm_comm *c, struct llm_err *e)
 {
-    return llm_comm_run(c, 0, c->n, e);
+    return llm_comm_run(c, 0, 1, c->n, e);
 }
 
 struct llm_comm *llm_comm_split(struct llm_comm *c, uint64_t color, struct llm_err *e)

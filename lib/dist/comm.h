@@ -45,9 +45,9 @@ struct llm_comm *llm_comm_split(struct llm_comm *c, uint64_t color, struct llm_e
 /* A communicator of all ranks of `c`, whose messages are kept apart from those of `c`. Every rank makes the same twins in the same order; no message
  * is sent. The caller destroys it before `c` ends. NULL: see `e`. */
 struct llm_comm *llm_comm_twin(struct llm_comm *c, struct llm_err *e) LLM_MUST_CHECK;
-/* A communicator of ranks [first, first + n) of `c`, of which this rank is one: disjoint runs cover all ranks, and every rank makes its own. No
- * message is sent, as of llm_comm_twin. */
-struct llm_comm *llm_comm_run(struct llm_comm *c, int first, int n, struct llm_err *e) LLM_MUST_CHECK;
+/* A communicator of n ranks of `c`, first, first + step and so on, of which this rank is one: disjoint runs cover all ranks, and every rank makes its
+ * own. No message is sent, as of llm_comm_twin. */
+struct llm_comm *llm_comm_run(struct llm_comm *c, int first, int step, int n, struct llm_err *e) LLM_MUST_CHECK;
 void llm_comm_destroy(struct llm_comm *c);
 
 /* A message under way: at most LLM_COMM_BUCKET bytes. Zero-initialise. The bytes are borrowed until it has arrived. */

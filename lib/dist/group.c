@@ -38,12 +38,12 @@ void llm_group_destroy(struct llm_group *g)
 static int gather(struct llm_group *g, void *const *parts, const size_t *bytes, struct llm_err *e);
 static int exchange(struct llm_group *g, void *const *out, const size_t *out_bytes, void *const *in, const size_t *in_bytes, struct llm_err *e);
 
-struct llm_group *llm_group_create(struct llm_comm *c, int first, int n, struct llm_err *e)
+struct llm_group *llm_group_create(struct llm_comm *c, int first, int step, int n, struct llm_err *e)
 {
     struct llm_group *g = llm_calloc(1, sizeof *g, "a group of ranks", e);
     if (!g) return NULL;
     g->head = (struct llm_group_head){n, 0, gather, exchange};
-    if (!c || (g->comm = llm_comm_run(c, first, n, e))) {
+    if (!c || (g->comm = llm_comm_run(c, first, step, n, e))) {
         g->head.rank = llm_comm_rank(g->comm);
         g->left = llm_calloc((size_t)g->head.n, sizeof *g->left, "a group of ranks", e);
         g->arrived = llm_calloc((size_t)g->head.n, sizeof *g->arrived, "a group of ranks", e);

@@ -8,10 +8,10 @@
 
 struct llm_group; /* opaque; NULL in llm_group_say, llm_group_leave, llm_group_destroy: this rank computes alone */
 
-/* A group of ranks [first, first + n) of `c`, as llm_comm_run makes it. The caller destroys it before `c` ends. NULL: see `e`. If `c` is NULL, this
- * process is rank 0 of n, and the others are not there, for estimates of memory and time: in llm_group_gather they send zeros; in llm_group_exchange
- * each sends what this rank sends to itself, or zeros if that has another length. */
-struct llm_group *llm_group_create(struct llm_comm *c, int first, int n, struct llm_err *e) LLM_MUST_CHECK;
+/* A group of n ranks of `c`, first, first + step and so on, as llm_comm_run makes it. The caller destroys it before `c` ends. NULL: see `e`. If `c`
+ * is NULL, this process is rank 0 of n, and the others are not there, for estimates of memory and time: in llm_group_gather they send zeros; in
+ * llm_group_exchange each sends what this rank sends to itself, or zeros if that has another length. */
+struct llm_group *llm_group_create(struct llm_comm *c, int first, int step, int n, struct llm_err *e) LLM_MUST_CHECK;
 void llm_group_destroy(struct llm_group *g);
 /* What begins a group. Operations call through it, so that programs which form no groups are not linked with MPI. */
 struct llm_group_head {

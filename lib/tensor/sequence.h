@@ -17,7 +17,8 @@ enum { LLM_MAX_PARTS_OF_ROW = 64 };
  * p->grad + i·llm_grad_stride(p), and so for its other accumulators. */
 struct llm_sequence {
     int64_t parts;
-    int ranks, rank;          /* that divide the rows (llm_ctx.group), and which of them this one is; 1 and 0: rows are whole */
+    int ranks, rank;          /* that divide the rows, and which of them this one is; 1 and 0: rows are whole */
+    struct llm_group *group;  /* of these ranks; borrowed; NULL: there is one */
 };
 static inline int64_t llm_sequence_parts(const struct llm_ctx *c) { return c->sequence ? c->sequence->parts : 1; }
 /* The position in its row of the first token of row_len that this rank has. */

@@ -245,8 +245,8 @@ struct llm_ctx {
     struct llm_watch *watch;  /* observers and editors of the model that runs here (model/forward/watch.h); borrowed; NULL: none */
     struct llm_between *between; /* borrowed; NULL: nothing happens between layers */
     struct llm_stage *cut;      /* borrowed; NULL: models run whole */
-    struct llm_group *group;    /* the ranks that have the slices of the model's matrices, or parts of the rows; borrowed; NULL: this process has all
-                                 * of them */
+    struct llm_group *group;    /* the ranks that have the slices of the model's matrices; borrowed; NULL: this process has all of them */
+    struct llm_group *experts;  /* the ranks that divide experts (tensor/experts.h); borrowed; NULL: this process has all of them */
     const struct llm_sequence *sequence; /* the parts of the rows (tensor/sequence.h); borrowed; NULL: rows are whole and of one part */
     int64_t boundary;         /* the next node that is recorded is the first of layer boundary - 1; 0: of no layer */
     bool recomputing;         /* a block runs again for its backward pass: observers have seen its values */

@@ -30,7 +30,7 @@ static int cut_windows(struct llm_trainer *t, bool file, uint64_t first, uint64_
 /* Before a pass in which ranks exchange weights or activations: none takes it alone. */
 static int agree_on_pass(struct llm_trainer *t, int got, struct llm_err *e)
 {
-    if (t->share.zero < 3 && !t->stages && (!t->group || t->share.cp > 1)) return got;
+    if (t->share.zero < 3 && !t->stages && (!llm_trainer_joins(t) || t->share.cp > 1)) return got;
     got = llm_trainer_agree(t, got, e);
     t->eval_agreed = got != 0;
     return got;
@@ -41,12 +41,12 @@ int llm_trainer_end_eval(struct llm_trainer *t, struct llm_err *e)
     int got = -1; /* of a pass that a fault has interrupted */
     const bool in_pass = t->in_pass;
     t->in_pass = false;
-    if (in_pass && llm_group_say(t->group, e) < 0) return -1;
+    if (in_pass && (llm_trainer_say(t, e) < 0 || llm_share_end_eval(&t->share, e) < 0)) return -1;
     if (llm_stages_end_eval(t, e) < 0) return -1;
     return in_pass ? llm_trainer_leave(t, &got, e) : 0;
 }
 
-/* The pass of a member of a tensor-parallel group. If another member has failed, the losses do not count. */
+/* The pass of a member of a group. If another member has failed, the losses do not count. */
 static int run_member(struct llm_trainer *t, const struct llm_rows *rows, struct llm_err *e)
 {
     struct llm_err problem;
@@ -54,6 +54,7 @@ static int run_member(struct llm_trainer *t, const struct llm_rows *rows, struct
     int got = t->stages ? llm_stages_eval(t, rows, e) : t->objective->run(&t->eval_ctx, &t->task, rows, 1, t->token_loss, e);
     const bool failed = got < 0;
     t->in_pass = false;
+    if (llm_trainer_say(t, failed ? &problem : e) < 0 || llm_share_end_eval(&t->share, failed ? &problem : e) < 0) return -1;
     if (llm_trainer_leave(t, &got, failed ? &problem : e) < 0) return -1;
     if (failed && got == 0) memset(t->token_loss, 0, (size_t)(rows->n_rows * rows->row_len) * sizeof *t->token_loss);
     return got;
@@ -85,7 +86,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         part = llm_rows_part(&part, 0, (int64_t)n);
         if (part.counted == 0) continue;
         llm_share_begin_eval(&t->share);
-        if (t->group && t->share.cp == 1) got = run_member(t, &part, e);
+        if (llm_trainer_joins(t) && t->share.cp == 1) got = run_member(t, &part, e);
         else got = t->stages ? llm_stages_eval(t, &part, e) : t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e);
         if (got < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);

@@ -78,12 +78,7 @@ static int read_reckoning(struct llm_layout *l, const char *word, struct llm_err
 
 static int check_experts(const struct llm_layout *l, struct llm_err *e)
 {
-    const bool cut = llm_layout_stages(l) > 1;
-    if (llm_layout_lanes(l) > 1) {
-        return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected %s=1, found %s=%d", (int)l->ep, cut ? "pp" : "tp", cut ? "pp" : "tp",
-                        (int)(cut ? l->pp : l->tp));
-    }
-    if (l->zero != 1) return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected zero=1, found zero=%d", (int)l->ep, (int)l->zero);
+    if (l->zero == 0) return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected zero=1, 2 or 3, found zero=0", (int)l->ep);
     if (l->dp % l->ep == 0) return 0;
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep to be a divisor of dp, %d, found ep=%d", (int)l->dp, (int)l->ep);
 }

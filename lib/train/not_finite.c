@@ -39,7 +39,7 @@ static bool bad_activation(struct llm_trainer *t, const struct llm_rows *rows, c
 
 int llm_trainer_norm_not_finite(const struct llm_trainer *t, double norm, const struct llm_param *bad, struct llm_err *e)
 {
-    const char *name = t->share.zero < 2 && !t->group ? llm_trainer_first_bad(t, true) : NULL;
+    const char *name = t->share.zero < 2 && !llm_trainer_joins(t) ? llm_trainer_first_bad(t, true) : NULL;
     return llm_fail(e, LLM_EX_FAILURE, "step %lld: the norm of the gradient is %s: first bad tensor: gradient of '%s'", (long long)t->step + 1,
                     isnan(norm) ? "not a number" : "infinite", name ? name : bad->name);
 }

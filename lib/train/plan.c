@@ -200,20 +200,22 @@ static double sent_by_member(const struct llm_config *c, const struct llm_train_
     return 4 * tokens * others * (sums * (double)c->hidden_size + (heads ? (double)(2 * own + 1) : 0));
 }
 
-/* Layers whose feed-forward part is a mixture. */
-static double mixtures(const struct llm_config *c)
+/* Layers of [first, end) whose feed-forward part is a mixture. */
+static double mixtures(const struct llm_config *c, int64_t first, int64_t end)
 {
     double n = 0;
-    for (int64_t l = 0; l < c->num_hidden_layers; l++) n += llm_decoder_ffn(c, l) == &llm_module_moe;
+    for (int64_t l = first; l < end; l++) n += llm_decoder_ffn(c, l) == &llm_module_moe;
     return n;
 }
 
-/* Bytes that a rank of a group that divides experts sends to the others in a step of so many tokens, if experts are chosen evenly: in the forward
- * pass hidden states and outputs of slots, in the backward pass hidden states with gradients of outputs, and gradients of hidden states. */
-static double sent_to_experts(const struct llm_config *c, const struct llm_train_options *o, int64_t ep, double tokens)
+/* Bytes that a rank of a group that divides the experts of `layers` sends to the others in a step of so many tokens, if experts are chosen evenly: in
+ * the forward pass hidden states and outputs of slots, in the backward pass hidden states with gradients of outputs, and gradients of hidden states;
+ * so for each of its slices. */
+static double sent_to_experts(const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, double layers, double tokens)
 {
-    const double slots = tokens * (double)c->num_experts_per_tok * (1 - 1 / (double)ep), hidden = (double)c->hidden_size;
-    return 4 * slots * mixtures(c) * ((o->checkpoint_every > 0 ? 4 : 2) * hidden + 3 * hidden + 3);
+    const double slots = tokens * (double)c->num_experts_per_tok * (1 - 1 / (double)llm_layout_experts(l)), hidden = (double)c->hidden_size;
+    const double slices = (double)(o->tensor_parts / llm_layout_members(l));
+    return 4 * slots * slices * layers * ((o->checkpoint_every > 0 ? 4 : 2) * hidden + 3 * hidden + 3);
 }
 
 /* Bytes that a rank which divides rows with others sends to these in a step of so many tokens of its own: queries, keys, values and what attention
@@ -235,6 +237,7 @@ static int add_work(struct llm_plan *p, const struct llm_config *c, const struct
     const double passes = (double)most * ceil((double)rows / (double)o->batch), layers = (double)c->num_hidden_layers;
     const double cp = (double)llm_layout_rows(l), others = (double)dp * cp - 1;
     const double members = (double)llm_layout_members(l), ep = (double)llm_layout_experts(l);
+    const double slices = (double)(o->tensor_parts / llm_layout_members(l));
     const double groups = ceil(layers / (double)llm_share_group_layers(c, o)) / (double)n + 1;
     int64_t first[LLM_PLAN_MAX_STAGES + 1];
     double stage = 1;
@@ -243,18 +246,19 @@ static int add_work(struct llm_plan *p, const struct llm_config *c, const struct
     p->messages = others * groups * (l->zero < 2 ? 2 : l->zero == 2 ? (double)most + 1 : 3 * (double)most + 1);
     if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
     p->messages += passes * ((members - 1) * (layers / (double)n * (o->checkpoint_every > 0 ? 6 : 4) + 2) + (n > 2 ? 4 : n > 1 ? 2 : 0)
-                             + (ep - 1) * 5 * mixtures(c) + (cp - 1) * layers * (o->checkpoint_every > 0 ? 6 : 4));
+                             + (ep - 1) * slices * 5 * mixtures(c, 0, c->num_hidden_layers) / (double)n
+                             + (cp - 1) * layers * (o->checkpoint_every > 0 ? 6 : 4));
     return 0;
 }
 
-/* llm_share_cost of ranks that divide experts: each has the weights of its own, and their gradients for each member of its group. */
-static struct llm_share_cost cost_with_experts(const struct trained *t, int64_t ranks, const struct llm_layout *l, const struct llm_train_options *o)
+/* llm_share_cost of what a rank has, of so many replicas. If they divide experts, each has the weights of its own, and their gradients for each
+ * member of its group. */
+static struct llm_share_cost cost_of(const struct trained *t, int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o)
 {
-    const double layer = t->in_layers > 0 ? t->largest * (1 - t->experts / t->in_layers) : 0;
-    struct llm_share_cost c = llm_share_cost(ranks, l, o, &(struct llm_share_size){t->params - t->experts, t->in_layers - t->experts, layer});
-    c.weights += 4 * t->experts / (double)l->ep;
-    c.gradients += 4 * t->experts * (double)(1 + c.buffers);
-    c.sent += llm_share_experts_sent(ranks, l, c.nodes, t->experts);
+    const double n = llm_layout_experts(l) > 1 ? t->experts : 0, of_largest = t->in_layers > 0 ? t->largest * n / t->in_layers : 0;
+    const struct llm_share_size others = {t->params - n, t->in_layers - n, t->largest - of_largest}, experts = {n, n, of_largest};
+    struct llm_share_cost c = llm_share_cost(replicas, l, o, &others);
+    if (n > 0) llm_share_add_experts(replicas, l, o, &experts, &c);
     return c;
 }
 
@@ -264,7 +268,8 @@ static struct llm_share_cost cost_with_experts(const struct trained *t, int64_t 
 static int plan_stages(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
                        const struct llm_layout *l, const struct measured *of, struct llm_err *e)
 {
-    const int64_t n = l->pp, dp = l->dp > 0 ? l->dp : 1, rows = o->batch * o->accumulate, shards = llm_shard_rows(dp, o->grad_shards);
+    const int64_t n = l->pp, ep = llm_layout_experts(l), dp = l->dp > 0 ? l->dp : ep;
+    const int64_t rows = o->batch * o->accumulate, shards = llm_shard_rows(dp, o->grad_shards);
     const int64_t context = o->context ? o->context : llm_config_default_context(c), own_rows = shards * llm_shard_rows(o->grad_shards, rows);
     const int64_t passes = (own_rows + o->batch - 1) / o->batch;
     const int64_t members = llm_layout_members(l);
@@ -283,8 +288,8 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         struct trained t;
         if (flying > passes) flying = passes;
         if (count_trained(&t, c, m, o, &stage, members, e) < 0) return -1;
-        const struct llm_share_size size = {t.params, t.in_layers, t.largest};
-        const struct llm_share_cost shared = llm_share_cost(dp, l, o, &size);
+        const struct llm_share_cost shared = cost_of(&t, dp, l, o);
+        const double elsewhere = all - t.params + t.experts * (1 - 1 / (double)ep); /* of other stages, or experts of other ranks */
         struct llm_plan s = *p;
         s.weights = shared.weights + t.frozen_bytes + 4 * copy;
         s.gradients = shared.gradients + (k == 0 ? p->gradients : 0) + 2 * 4 * copy;
@@ -292,11 +297,12 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         const double outside = value_at(&of->bytes, of->few, 0) - of->shared - of->grads; /* of layers */
         s.activations = (double)flying * (layers * of->bytes.each + of->shared + 2 * states) + of->grads + (last && outside > 0 ? outside : 0);
         s.other = p->other + shared.staging + of->forms * (double)members * t.params / all;
-        const double stored = 4 * all + p->moments, saving = (k == 0 ? 4 * (all - t.params) : 0) + llm_frames_memory(stored, t.frames);
+        const double stored = 4 * all + p->moments, saving = (k == 0 ? 4 * elsewhere : 0) + llm_frames_memory(stored, t.frames);
         s.other += saving > s.activations ? saving - s.activations : 0;
         s.nodes = dp > 1 ? (double)shared.nodes : 0;
         s.sent = shared.sent + 4 * own * ((k > 0) + !last) + 4 * copy * (double)shards;
         if (members > 1) s.sent += sent_by_member(c, o, members, own / (double)c->hidden_size, layers, k == 0, last);
+        if (ep > 1) s.sent += sent_to_experts(c, o, l, mixtures(c, stage.first, stage.end), own / (double)c->hidden_size);
         s.total = s.weights + s.gradients + s.moments + s.averages + s.activations + s.other;
         p->stages[k].layers = stage.end - stage.first;
         p->stages[k].bytes = s.total;
@@ -315,7 +321,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
 {
     const bool cut = llm_layout_stages(l) > 1;
     const int64_t members = llm_layout_members(l);
-    const int64_t ep = llm_layout_experts(l), ranks = l->dp > 0 && !cut ? l->dp : ep; /* a pipeline is planned stage by stage below */
+    const int64_t ep = llm_layout_experts(l), replicas = l->dp > 0 ? l->dp : ep, ranks = cut ? 1 : replicas; /* stage by stage below */
     const int64_t cp = llm_layout_rows(l);
     const double program = l->dp > 1 || ep > 1 || members > 1 || cp > 1 || cut ? 24e6 : 16e6; /* with an MPI library */
     struct llm_train_options placed = *given, rows_of;
@@ -329,9 +335,9 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
-    if (llm_share_check_experts(ranks, l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
+    if (llm_share_check_experts(replicas, l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
     if (llm_share_check_parts(l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
-    if (llm_share_check(cut && l->dp > 0 ? l->dp : ranks, l, &rows_of, e) < 0) return -1;
+    if (llm_share_check(replicas, l, &rows_of, e) < 0) return -1;
     if (llm_model_check_slices(c, o->tensor_parts, e) < 0 || llm_share_check_members(l, o, e) < 0) return -1;
     if (l->pp > LLM_PLAN_MAX_STAGES) {
         return llm_fail(e, LLM_EX_USAGE, "--plan --shard: expected at most pp=%d, found pp=%lld", LLM_PLAN_MAX_STAGES, (long long)l->pp);
@@ -355,9 +361,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         if (rows[i].unit == LLM_UNIT_ATTENTION) attention = rows[i].flops_forward - 2 * rows[i].params;
     }
     double steps = few == c->num_hidden_layers ? 0 : (double)(c->num_hidden_layers - few) / (double)(more - few);
-    const struct llm_share_size size = {trained.params, trained.in_layers, trained.largest};
-    struct llm_share_cost shared = llm_share_cost(ranks * cp, l, o, &size);
-    if (ep > 1) shared = cost_with_experts(&trained, ranks, l, o);
+    const struct llm_share_cost shared = cost_of(&trained, ranks * cp, l, o);
     if (o->seq_parts > cp) looked_up = 4 * (double)(o->seq_parts / cp) * (double)c->hidden_size * (double)c->vocab_size; /* all rows of each part */
     *p = (struct llm_plan){.params = n,
                            .trained = whole.params,
@@ -381,8 +385,8 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     }
     if (cp > 1) p->sent += sent_by_rows(c, o, cp, tokens / (double)cp * (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards);
     if (ep > 1) {
-        collected = 4 * trained.experts * (1 - 1 / (double)ep);
-        p->sent += sent_to_experts(c, o, ep, tokens / (double)ranks);
+        if (l->zero < 3) collected = 4 * trained.experts * (1 - 1 / (double)ep);
+        p->sent += sent_to_experts(c, o, l, mixtures(c, 0, c->num_hidden_layers), tokens / (double)ranks);
     }
     if (o->tensor_parts > 1) collected = 4 * whole.sliced; /* while the model is described */
     if (members > 1 && !cut) {
@@ -407,7 +411,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
                                     .shared = two.shared, .grads = two.grads, .forms = one.forms + steps * (two.forms - one.forms), .few = few};
         p->gradients -= shared.gradients;
         p->other += program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
-        p->ranks = (double)((l->dp > 0 ? l->dp : 1) * llm_layout_lanes(l));
+        p->ranks = (double)(replicas * llm_layout_lanes(l));
         if (plan_stages(p, c, m, o, l, &of, e) < 0) return -1;
         p->seconds = p->step_seconds * (double)o->steps;
         return 0;

@@ -51,14 +51,27 @@ static int consider(struct candidates *k, const struct run *r, const struct llm_
     return 0;
 }
 
+/* The layout with replicas that divide experts; zero 1 to `zeros`. */
+static int list_experts(struct candidates *k, const struct run *r, const struct llm_layout *of, int64_t zeros, struct llm_err *e)
+{
+    int got = 0;
+    for (int64_t zero = 1; zero <= zeros && r->c->num_experts > 0; zero++) {
+        for (int64_t ep = 2; ep <= of->dp && got == 0; ep++) {
+            struct llm_layout l = *of;
+            l.ep = ep;
+            l.zero = zero;
+            if (of->dp % ep == 0) got = consider(k, r, &l, e);
+        }
+    }
+    return got;
+}
+
 /* All layouts of so many ranks, the simplest first. */
 static int list(struct candidates *k, const struct run *r, int64_t ranks, struct llm_err *e)
 {
     int got = 0;
     for (int64_t zero = 0; zero < ALL_ZEROS && got == 0; zero++) got = consider(k, r, &(struct llm_layout){.dp = ranks, .zero = zero}, e);
-    for (int64_t ep = 2; ep <= ranks && r->c->num_experts > 0 && got == 0; ep++) {
-        if (ranks % ep == 0) got = consider(k, r, &(struct llm_layout){.dp = ranks, .zero = 1, .ep = ep}, e);
-    }
+    if (got == 0) got = list_experts(k, r, &(struct llm_layout){.dp = ranks}, ALL_ZEROS - 1, e);
     for (int64_t cp = 2; cp <= ranks && r->o->seq_parts > 1 && got == 0; cp++) {
         for (int64_t zero = 0; zero < ONCE_A_PASS && ranks % cp == 0 && got == 0; zero++) {
             got = consider(k, r, &(struct llm_layout){.dp = ranks / cp, .zero = zero, .cp = cp}, e);
@@ -68,6 +81,7 @@ static int list(struct candidates *k, const struct run *r, int64_t ranks, struct
         for (int64_t tp = lanes; tp >= 1 && ranks % lanes == 0 && got == 0; tp--) {
             if (lanes % tp != 0 || lanes / tp > LLM_PLAN_MAX_STAGES) continue;
             got = consider(k, r, &(struct llm_layout){.dp = ranks / lanes, .zero = 1, .tp = tp, .pp = lanes / tp}, e);
+            if (got == 0) got = list_experts(k, r, &(struct llm_layout){.dp = ranks / lanes, .tp = tp, .pp = lanes / tp}, 1, e);
         }
     }
     return got;

@@ -25,9 +25,10 @@
  * among the ranks of one member of one stage: a lane. Gradients of whole parameters have the same bits in all members, and each moves its own copy;
  * what is known to all ranks, as norms and files, is read from the first member's.
  *
- * With expert parallelism (`ep`) the ranks have rows of their own, as those of data parallelism, and each run of ep of them is a group that divides
- * the experts of each layer: rank r has those of member r mod ep. What is exchanged of an expert travels among the ranks of its member. Each of these
- * has the gradients by the rows of all members of its group, apart (tensor/experts.h), and so the nodes of all of these ranks.
+ * With expert parallelism (`ep`) each run of ep replicas is a group that divides the experts of each layer: replica d has those of member d mod ep. A
+ * rank exchanges hidden states with those of its lane in the group; with tensor parallelism these have the same slices of their experts. The
+ * gradients of an expert travel among the ranks of its member and lane. Each of these has the gradients by the rows of all members of its group,
+ * apart (tensor/experts.h), and so the nodes of all of these replicas.
  *
  * With --seq-parts Q (tensor/sequence.h) the tree has Q·S terms: shard s by part q of the rows is term q·S + s. A rank keeps the gradients of its
  * parts apart, and what the tree adds of them it adds before they travel. With sequence parallelism (`cp`) rank d·cp + k has the k-th run of parts of
@@ -83,9 +84,9 @@ int llm_stages_most(const struct llm_config *c, int64_t context, int64_t pp, con
 
 /* Whether the members of a tensor-parallel group can divide the run's slices. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check_members(const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
-/* Whether the run and the model of n_ranks ranks serve expert parallelism, if the layout has it. 0 or -1 (LLM_EX_USAGE). */
+/* Whether the run and the model of so many replicas serve expert parallelism, if the layout has it. 0 or -1 (LLM_EX_USAGE). */
 struct llm_objective;
-int llm_share_check_experts(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
+int llm_share_check_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
                             const struct llm_objective *objective, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether the run, the model and the layout serve parts of rows, if the run has them. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
@@ -94,14 +95,15 @@ int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_opt
 bool llm_share_divides(const struct llm_param_spec *s);
 /* Whether there are enough shards for n_ranks replicas, and what the layout asks of the options. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
-/* What a rank sends of the gradients and weights of `experts` elements that ranks divide; `nodes`: of each rank. */
-double llm_share_experts_sent(int64_t n_ranks, const struct llm_layout *l, int64_t nodes, double experts);
 /* What one of n_ranks ranks sends in a step, and takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of
  * them in layers, `largest` in the largest group. */
 struct llm_share_size { double params, in_layers, largest; };
 struct llm_share_cost { int64_t nodes, buffers; double sent, staging, gradients, weights; };
 struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o,
                                      const struct llm_share_size *size);
+/* Adds what experts that the replicas of a group divide take, and what a rank sends of them: `size`, of all experts. */
+void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_share_size *size,
+                           struct llm_share_cost *c);
 /* Layers of a group: one, or those that the backward pass recomputes together. */
 int64_t llm_share_group_layers(const struct llm_config *c, const struct llm_train_options *o);
 
@@ -117,7 +119,7 @@ struct llm_share {
     struct llm_comm *exchange, *bring; /* of the same ranks: gradients; weights of layers. NULL: one rank */
     int rank, n, zero;
     int pp, tp;                     /* stages; members of a tensor-parallel group, which each stage has */
-    int ep;                         /* members of a group that divides experts; 1: there are none. Of them this rank is rank % ep */
+    int ep;                         /* replicas of a group that divides experts; 1: there are none. Of them this rank's is replica % ep */
     int64_t member_buffers;         /* ep > 1: buffers (llm_shard_buffers) of an expert for each member's rows, at most; with parts: for each part */
     int cp;                         /* ranks that divide a row; this one is number rank % cp of them */
     int64_t parts;                  /* of a row that this rank has, whose gradients are apart; 1: there is one */
@@ -135,7 +137,7 @@ struct llm_share {
     struct llm_share_param {
         int64_t group;
         size_t first, end;          /* its cells */
-        int home;                   /* the lane that has it; LLM_SHARE_EXPERT: the member */
+        int home;                   /* the lane that has it; LLM_SHARE_EXPERT: the rank of the group's replicas, member·lanes + lane */
         enum llm_share_copies {
             LLM_SHARE_ONE,          /* no other lane has it */
             LLM_SHARE_TIED,         /* the same member of the last stage has it, too */
@@ -166,7 +168,7 @@ struct llm_share {
     double *squares;                /* [n_cells] */
     /* zero 2 and 3 */
     float *gradients[2], *weights[2]; /* memory of two groups; NULL: parameters have their own */
-    size_t *offset;                 /* [n_params] of a parameter in its group's memory */
+    size_t *gradient_offset, *weight_offset; /* [n_params] of a parameter in its group's memory */
     struct llm_share_brought { int64_t group; bool arrived; struct llm_transfer *transfers; size_t n, room; } brought[2]; /* group -1: none */
     /* the pass at hand */
     struct llm_between between, eval_between; /* of the contexts of training and of evaluation */

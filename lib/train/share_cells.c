@@ -60,13 +60,19 @@ static void place_in_member(const struct llm_share *s, size_t i)
     at->home = at->home * s->tp + (k ? (int)(s->t[i].p - k->of) / (k->n / s->tp) : 0);
 }
 
-/* The member of a group that divides experts. */
+/* The member of a group that divides experts. `home` becomes a rank of the group's replicas. */
 static void place_expert(const struct llm_share *s, const struct llm_model *m, size_t i)
 {
     const struct llm_param_spec *d = s->t[i].p->spec;
     if (!llm_share_divides(d)) return;
     s->params[i].copies = LLM_SHARE_EXPERT;
-    s->params[i].home = (int)(d->expert / (m->config.num_experts / s->ep));
+    s->params[i].home += (int)(d->expert / (m->config.num_experts / s->ep)) * s->lanes;
+}
+
+/* The ranks of a group of replicas that divides experts. */
+static int group_size(const struct llm_share *s)
+{
+    return s->ep * s->lanes;
 }
 
 /* Whether lane `lane` computes with what has this home and these copies. */
@@ -78,7 +84,7 @@ static bool is_in(const struct llm_share *s, int home, enum llm_share_copies cop
 
 bool llm_share_has(const struct llm_share *s, size_t i)
 {
-    if (s->params[i].copies == LLM_SHARE_EXPERT) return s->rank % s->ep == s->params[i].home;
+    if (s->params[i].copies == LLM_SHARE_EXPERT) return s->rank % group_size(s) == s->params[i].home;
     return is_in(s, s->params[i].home, s->params[i].copies, s->lane);
 }
 
@@ -89,7 +95,7 @@ int llm_share_owner(const struct llm_share *s, const struct llm_share_cell *c)
 
 struct llm_share_peers llm_share_peers(const struct llm_share *s, const struct llm_share_unit *u)
 {
-    if (u->copies == LLM_SHARE_EXPERT) return (struct llm_share_peers){u->home, s->ep};
+    if (u->copies == LLM_SHARE_EXPERT) return (struct llm_share_peers){u->home, group_size(s)};
     return (struct llm_share_peers){u->home + (u->copies == LLM_SHARE_EVERYWHERE ? s->lane % s->tp : 0), s->lanes};
 }
 
@@ -121,7 +127,7 @@ static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t
 {
     const struct llm_share_param *at = &s->params[s->cells[first].param];
     const bool expert = at->copies == LLM_SHARE_EXPERT;
-    const int step = expert ? s->ep : s->lanes, owners = expert && s->comm ? s->n / s->ep : s->dp;
+    const int step = expert ? group_size(s) : s->lanes, owners = expert && s->comm ? s->dp / s->ep : s->dp;
     size_t total = 0, done = 0, own = 0, most = 0;
     int rank = -1;
     for (size_t c = first; c < end; c++) total += s->cells[c].n;
@@ -183,7 +189,7 @@ static int make_cells(struct llm_share *s, const struct llm_model *m, struct llm
         if (s->tp > 1) place_in_member(s, i);
         if (s->ep > 1) place_expert(s, m, i);
     }
-    const int64_t homes = s->ep > 1 ? s->ep : s->lanes, kinds = LLM_SHARE_EXPERT + 1;
+    const int64_t homes = group_size(s), kinds = LLM_SHARE_EXPERT + 1;
     for (int64_t k = 0; k < (s->n_groups + 1) * kinds * homes; k++) { /* by group, home and copies */
         const struct llm_share_param at = {.group = k / (kinds * homes), .home = (int)(k / kinds % homes),
                                            .copies = (enum llm_share_copies)(k % kinds)};

@@ -19,12 +19,13 @@ static void nodes_of(const struct llm_share *s, enum llm_share_copies copies, in
     *end = s->first_node[d + members];
 }
 
-/* The nodes that rank q sends in a round: in the first all of them, or number `round` of its shards. */
+/* The nodes that rank q sends in a round: in the first all of them, or number `round` of its shards; of an expert, those of each member. */
 static size_t sends(const struct llm_share *s, const struct llm_share_unit *u, int q, int64_t round)
 {
+    const size_t members = u->copies == LLM_SHARE_EXPERT ? (size_t)s->ep : 1;
     size_t first, end;
     nodes_of(s, u->copies, q, &first, &end);
-    return s->zero < 2 ? end - first : (size_t)round < end - first;
+    return s->zero < 2 ? end - first : (size_t)round < (end - first) / members ? members : 0;
 }
 
 static size_t own_nodes(const struct llm_share *s)
@@ -32,11 +33,13 @@ static size_t own_nodes(const struct llm_share *s)
     return s->first_node[s->replica + 1] - s->first_node[s->replica];
 }
 
-/* The gradient of an expert in node number i of the rank's group: each member's last one lies in a gradient, those before it in buffers. */
+/* The gradient of an expert in node number i of the rank's group: each member's last one lies in a gradient, those before it in buffers. With zero 2
+ * and 3: in that of member i, of the round at hand. */
 static float *expert_node_at(const struct llm_share *s, size_t param, size_t i)
 {
-    const int first = s->rank - s->rank % s->ep;
+    const int first = s->replica - s->replica % s->ep;
     int m = 0;
+    if (s->zero >= 2) return llm_expert_grad(s->t[param].p, (int)i);
     i += s->first_node[first];
     while (i >= s->first_node[first + m + 1]) m++;
     if (i + 1 == s->first_node[first + m + 1]) return llm_expert_grad(s->t[param].p, m);
@@ -198,20 +201,27 @@ static void add_cell(void *arg, size_t i, int thread)
     if (stack[0].x != grad) memcpy(grad, stack[0].x, c->n * sizeof *grad);
 }
 
-/* Keeps what has arrived in a round, and the rank's own shard of it. */
+/* Keeps what has arrived in a round, and the rank's own shards of it. */
 static void keep_round(struct llm_share *s, struct llm_share_unit *u)
 {
+    const struct llm_share_peers peers = llm_share_peers(s, u);
     const float *x = u->staging;
-    for (int q = 0; q < s->n; q++) {
-        if (sends(s, u, q, s->round) == 0) continue;
-        float *to = u->kept + (s->first_node[q] + (size_t)s->round) * u->own;
-        if (q != s->rank) {
-            memcpy(to, x, u->own * sizeof *to);
-            x += u->own;
-            continue;
+    for (int q = peers.first; q < s->n; q += peers.step) {
+        const size_t n = sends(s, u, q, s->round);
+        size_t first, end;
+        nodes_of(s, u->copies, q, &first, &end);
+        for (size_t k = 0; k < n; k++) {
+            float *to = u->kept + (first + k * ((end - first) / n) + (size_t)s->round) * u->own;
+            if (q != s->rank) {
+                memcpy(to, x, u->own * sizeof *to);
+                x += u->own;
+                continue;
+            }
+            struct llm_share_run r;
+            for (size_t at = u->first; llm_share_next_run(s, u, q, &at, &r); to += r.n) {
+                memcpy(to, node_at(s, r.param, k) + r.from, r.n * sizeof *to);
+            }
         }
-        struct llm_share_run r;
-        for (size_t at = u->first; llm_share_next_run(s, u, q, &at, &r); to += r.n) memcpy(to, s->t[r.param].p->grad + r.from, r.n * sizeof *to);
     }
 }
 

@@ -19,14 +19,13 @@ static const char *obstacle(const struct llm_train_options *o, bool adapted)
     if (o->outer != LLM_OUTER_NONE) return "a run without --outer";
     if (o->ema > 0) return "a run without averages (--ema)";
     if (o->carry_state) return "a run without --carry-state";
-    if (o->tensor_parts > 1) return "a run without --tensor-parts";
     if (o->batch_tokens > 0) return "steps of --batch rows, found --batch-tokens";
     if (o->train.n > 0) return "a run without --train";
     if (o->freeze.n > 0) return "a run without --freeze";
     return NULL;
 }
 
-int llm_share_check_experts(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
+int llm_share_check_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
                             const struct llm_objective *objective, struct llm_err *e)
 {
     const int64_t rows = o->batch * o->accumulate;
@@ -45,10 +44,10 @@ int llm_share_check_experts(int64_t n_ranks, const struct llm_layout *l, const s
         return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected an objective that predicts the next token in one pass (lm, sft, prefix, fim), "
                         "found %s", ep, objective->name);
     }
-    /* Every rank makes the same number of passes, so that all take part in each exchange. */
-    if (o->grad_shards % n_ranks != 0) {
-        return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected --grad-shards to be a multiple of the %lld ranks, found %lld", ep,
-                        (long long)n_ranks, (long long)o->grad_shards);
+    /* Every replica makes the same number of passes, so that all take part in each exchange. */
+    if (o->grad_shards % replicas != 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected --grad-shards to be a multiple of the %lld %s, found %lld", ep,
+                        (long long)replicas, llm_layout_lanes(l) > 1 ? "replicas" : "ranks", (long long)o->grad_shards);
     }
     if (rows % o->grad_shards == 0) return 0;
     return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected shards of equally many rows, found %lld rows (--batch × --accumulate) in %lld shards "
@@ -68,7 +67,7 @@ float *llm_share_member_buffers(const struct llm_share *s, size_t i, int m)
 /* The shards of member m of this rank's group. In a process whose group is not there, for estimates: its own. */
 static struct llm_shard_run member_run(const struct llm_share *s, int m)
 {
-    return s->comm ? llm_shard_run(s->rank - s->rank % s->ep + m, s->dp, s->run.n) : s->run;
+    return s->comm ? llm_shard_run(s->replica - s->replica % s->ep + m, s->dp, s->run.n) : s->run;
 }
 
 void llm_share_members_init(struct llm_share *s)
@@ -100,15 +99,21 @@ void llm_share_end_shard(struct llm_share *s, size_t i, int64_t shard)
 
 void llm_share_clear_members(struct llm_share *s)
 {
-    for (size_t i = 0; s->ep > 1 && i < s->n_params; i++) {
+    for (size_t i = 0; s->ep > 1 && s->zero < 2 && i < s->n_params; i++) {
         const struct llm_param *p = s->t[i].p;
         if (s->params[i].copies != LLM_SHARE_EXPERT || !p->grad) continue;
         memset(llm_expert_grad(p, 1), 0, (size_t)(s->ep - 1) * llm_grad_stride(p) * sizeof *p->grad);
     }
 }
 
-double llm_share_experts_sent(int64_t n_ranks, const struct llm_layout *l, int64_t nodes, double experts)
+void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_share_size *size,
+                           struct llm_share_cost *c)
 {
-    const double others = (double)(n_ranks / l->ep - 1); /* that have the same experts */
-    return 4 * experts / (double)n_ranks * others * (double)(nodes * l->ep + 1);
+    const double others = (double)(replicas / l->ep - 1); /* that have the same experts */
+    const double part = 4 * size->params / (double)replicas, shards = (double)c->nodes;
+    const double two = 4 * (2 * size->largest < size->params ? 2 * size->largest : size->params); /* of two groups of layers */
+    c->weights += l->zero < 3 ? 4 * size->params / (double)l->ep : two / (double)l->ep + part;
+    c->gradients += l->zero < 2 ? 4 * size->params * (double)(1 + c->buffers) : two + part + (shards > 1 ? (double)o->grad_shards * part : 0);
+    c->sent += part * others * shards * (double)l->ep;
+    c->sent += l->zero < 3 ? part * others : 4 * others / (double)replicas * shards * 2 * (size->params - size->largest);
 }

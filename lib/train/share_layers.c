@@ -29,16 +29,22 @@ bool llm_share_scatters(const struct llm_share *s)
 
 /* ---- memory ---- */
 
-/* Places the parameters of each group in its memory; returns the floats of the largest. */
-static size_t place_groups(struct llm_share *s)
+/* Floats of the gradients of a parameter, which follow one another. */
+static size_t gradient_floats(const struct llm_share *s, size_t i)
+{
+    return (size_t)(llm_share_gradients(s, i) - 1) * llm_shard_stride(s->t[i].p) + (size_t)llm_param_count(s->t[i].p);
+}
+
+/* Places the parameters of each group in the memory of weights, or of gradients; returns the floats of the largest. */
+static size_t place_groups(struct llm_share *s, bool gradients, size_t *offset)
 {
     size_t largest = 0;
     for (int64_t g = 0; g < s->n_groups; g++) {
         size_t at = 0;
         for (size_t i = 0; i < s->n_params; i++) {
-            if (s->params[i].group != g) continue;
-            s->offset[i] = at;
-            at += llm_shard_stride(s->t[i].p);
+            if (s->params[i].group != g || !llm_share_has(s, i)) continue;
+            offset[i] = at;
+            at += llm_shard_stride(s->t[i].p) * (size_t)(gradients ? llm_share_gradients(s, i) : 1);
         }
         if (at > largest) largest = at;
     }
@@ -51,7 +57,7 @@ int llm_share_place(struct llm_share *s, size_t i, struct llm_err *e)
     struct llm_param *p = q->p;
     const int64_t slot = s->params[i].group % 2;
     if (!llm_share_pools_gradient(s, i)) return 0;
-    p->grad = s->gradients[slot] + s->offset[i];
+    p->grad = s->gradients[slot] + s->gradient_offset[i];
     q->pooled = true;
     if (q->own_n > 0 && !(q->own_grad = llm_alloc_huge(q->own_n, sizeof *q->own_grad, "gradients", e))) return -1;
     for (size_t k = 0; k < q->own_n; k++) q->own_grad[k] = 0; /* touched now */
@@ -60,7 +66,7 @@ int llm_share_place(struct llm_share *s, size_t i, struct llm_err *e)
     if (q->own_n > 0) memcpy(q->own_master, p->master + q->own_from, q->own_n * sizeof *q->own_master);
     free((void *)p->weight.data);
     p->owned = false;
-    p->master = s->weights[slot] + s->offset[i];
+    p->master = s->weights[slot] + s->weight_offset[i];
     p->weight.data = p->master;
     return 0;
 }
@@ -82,7 +88,7 @@ void llm_share_changed(struct llm_share *s)
 
 /* ---- weights that other ranks keep ---- */
 
-/* Every rank sends what it owns of a group to all others. */
+/* Every rank sends what it owns of a group to all others that compute with it. */
 static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
 {
     struct llm_share_brought *b = &s->brought[group % 2];
@@ -91,7 +97,7 @@ static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
     llm_share_count(s, 1);
     for (size_t u = 0; u < s->n_units; u++) {
         const struct llm_share_unit *x = &s->units[u];
-        for (int d = 0; d < s->n && x->group == group; d++) {
+        for (int d = 0; d < s->n && x->group == group && llm_share_keeps(s, x, s->rank); d++) {
             const int q = (s->rank + d) % s->n;
             struct llm_share_run r;
             for (size_t at = x->first; llm_share_next_run(s, x, q, &at, &r);) {
@@ -100,7 +106,8 @@ static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
                 if (from) memcpy(to, from, r.n * sizeof *to);
                 else if (llm_share_post(s->bring, &list, q, to, r.n, true, e) < 0) return -1;
                 for (int peer = 1; from && peer < s->n; peer++) {
-                    if (llm_share_post(s->bring, &list, (q + peer) % s->n, from, r.n, false, e) < 0) return -1;
+                    const int k = (q + peer) % s->n;
+                    if (llm_share_keeps(s, x, k) && llm_share_post(s->bring, &list, k, from, r.n, false, e) < 0) return -1;
                 }
             }
         }
@@ -151,7 +158,7 @@ static int clear(struct llm_share *s, int64_t group, struct llm_err *e)
     if (s->zero < 2) return 0;
     if (group + 2 < s->n_groups && llm_share_finish_group(s, group + 2, e) < 0) return -1;
     for (size_t i = 0; i < s->n_params; i++) {
-        if (s->params[i].group == group) memset(s->t[i].p->grad, 0, (size_t)llm_param_count(s->t[i].p) * sizeof(float));
+        if (s->params[i].group == group && llm_share_has(s, i)) memset(s->t[i].p->grad, 0, gradient_floats(s, i) * sizeof(float));
     }
     return 0;
 }
@@ -316,12 +323,14 @@ int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct
     s->eval_between = (struct llm_between){.model = m, .enter = enter_alone, .left = left_alone};
     llm_share_changed(s);
     llm_pool_set_poll(llm_share_poll, s);
-    if (!(s->offset = llm_calloc(s->n_params, sizeof *s->offset, "the ranks' shares", e))) return -1;
-    const size_t largest = place_groups(s);
-    for (int i = 0; i < 2 && largest > 0; i++) {
-        if (s->zero >= 2 && !(s->gradients[i] = llm_alloc_huge(largest, sizeof(float), "gradients of layers", e))) return -1;
-        if (s->zero >= 2) memset(s->gradients[i], 0, largest * sizeof(float));
-        if (s->zero >= 3 && !(s->weights[i] = llm_alloc_huge(largest, sizeof(float), "weights of layers", e))) return -1;
+    s->gradient_offset = llm_calloc(s->n_params, sizeof *s->gradient_offset, "the ranks' shares", e);
+    s->weight_offset = llm_calloc(s->n_params, sizeof *s->weight_offset, "the ranks' shares", e);
+    if (!s->gradient_offset || !s->weight_offset) return -1;
+    const size_t gradients = place_groups(s, true, s->gradient_offset), weights = place_groups(s, false, s->weight_offset);
+    for (int i = 0; i < 2 && weights > 0; i++) {
+        if (s->zero >= 2 && !(s->gradients[i] = llm_alloc_huge(gradients, sizeof(float), "gradients of layers", e))) return -1;
+        if (s->zero >= 2) memset(s->gradients[i], 0, gradients * sizeof(float));
+        if (s->zero >= 3 && !(s->weights[i] = llm_alloc_huge(weights, sizeof(float), "weights of layers", e))) return -1;
     }
     return 0;
 }
@@ -334,5 +343,6 @@ void llm_share_layers_release(struct llm_share *s)
         free(s->weights[i]);
         free(s->brought[i].transfers);
     }
-    free(s->offset);
+    free(s->gradient_offset);
+    free(s->weight_offset);
 }

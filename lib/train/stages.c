@@ -295,6 +295,7 @@ static int add_slot(struct llm_stages *p, struct llm_err *e)
         s->c->stored_rank = t->ctx.stored_rank;
         s->c->between = t->ctx.between;
         s->c->group = t->ctx.group;
+        s->c->experts = t->ctx.experts;
     }
     s->c->cut = &p->cut;
     p->slots[p->n_slots++] = s;
@@ -366,7 +367,7 @@ int llm_stages_eval(struct llm_trainer *t, const struct llm_rows *rows, struct l
     struct llm_err problem;
     p->eval_tokens = rows->n_rows * rows->row_len;
     const int got = t->objective->run(&t->eval_ctx, &t->task, rows, 1, t->token_loss, e);
-    if (llm_group_say(t->group, got < 0 ? &problem : e) < 0) return -1;
+    if (llm_trainer_say(t, got < 0 ? &problem : e) < 0) return -1;
     return llm_stages_end_eval(t, got < 0 ? &problem : e) < 0 ? -1 : got;
 }
 

@@ -8,7 +8,6 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "dist/group.h"
 #include "model/weights/model.h"
 #include "train/stages.h"
 #include "train/shards.h"
@@ -107,14 +106,6 @@ int llm_trainer_agree(struct llm_trainer *t, int got, struct llm_err *e)
     return llm_comm_agree(t->comm, got, NULL, e);
 }
 
-int llm_trainer_leave(struct llm_trainer *t, int *got, struct llm_err *e)
-{
-    bool abandoned;
-    if (llm_group_leave(t->group, &abandoned, e) < 0) return -1;
-    if (abandoned && *got < 0) *got = 0;
-    return 0;
-}
-
 /* With stages, what comes before all messages of a step. */
 static int take_rows(void *arg, struct llm_err *e)
 {
@@ -188,10 +179,11 @@ static int run_shared(struct llm_trainer *t, struct llm_err *e)
     /* Stages must have the same rows before they exchange what is computed from them. */
     if (t->stages && (got = llm_trainer_agree(t, llm_fault_guard(take_rows, t, e), e)) != 0) return got;
     got = llm_fault_guard(run_own, t, e);
-    if (llm_group_say(t->group, got < 0 ? &problem : e) < 0) got = -1;
+    if (llm_trainer_say(t, got < 0 ? &problem : e) < 0) got = -1;
     if (t->stages && llm_stages_finish(t, got < 0 ? &problem : e) < 0) got = -1;
-    if (llm_trainer_leave(t, &got, got < 0 ? &problem : e) < 0) got = -1;
+    /* Members may wait for the gradients of a rank that has failed. */
     if (llm_share_finish(&t->share, got < 0 ? &problem : e) < 0) got = -1;
+    if (llm_trainer_leave(t, &got, got < 0 ? &problem : e) < 0) got = -1;
     if ((got = agree_on_step(t, got, e)) != 0) return got;
     const size_t row = (size_t)t->rows.row_len * sizeof *t->token_loss, state = (size_t)t->rows.state_floats * sizeof **t->carried;
     if (t->share.cp > 1) return llm_share_tokens(&t->share, t->token_loss, t->rows.n_rows, t->rows.row_len, e) < 0 ? -1 : join_reports(t, e);
@@ -214,7 +206,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     if (t->o.keep_zeros) llm_grad_keep_zeros(t->params, t->n_params);
     if (llm_share_norm(&t->share, &r->grad_norm, &bad, e) < 0) return -1;
     if (!isfinite(r->grad_norm)) {
-        if (t->share.zero == 1 && t->share.lanes == 1 && !t->group && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
+        if (t->share.zero == 1 && t->share.lanes == 1 && !llm_trainer_joins(t) && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
         return llm_trainer_norm_not_finite(t, r->grad_norm, bad, e);
     }
     report_step(t, loss, bytes, r);

@@ -121,7 +121,8 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     if (t->o.tensor_parts > 1 && m->lora) return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model without an adapter");
     if (llm_share_check_members(&t->layout, &t->o, e) < 0) return -1;
     if (llm_share_check_parts(&t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
-    if (t->comm && llm_share_check_experts(llm_comm_size(t->comm), &t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
+    const int64_t replicas = llm_comm_size(t->comm) / (llm_layout_lanes(&t->layout) * llm_layout_rows(&t->layout));
+    if (t->comm && llm_share_check_experts(replicas, &t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
     if (t->comm && llm_layout_stages(&t->layout) > 1 && llm_stages_check(t->objective, m->lora, &t->layout, e) < 0) return -1;
     if (llm_config_is_limited(&m->config) && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
@@ -154,10 +155,12 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->ctx.stored_share = t->o.activations_share;
     t->ctx.stored_rank = t->o.activations_rank;
     if (t->share.pp > 1 && !(t->stages = llm_stages_create(t, e))) return -1;
-    const int members = t->share.tp > 1 ? t->share.tp : t->share.ep > 1 ? t->share.ep : t->share.cp;
-    const int member = t->share.tp > 1 ? t->share.lane % members : t->share.rank % members;
-    if (members > 1 && !(t->group = llm_group_create(t->comm, t->share.rank - member, members, e))) return -1;
+    const int members = t->share.tp > 1 ? t->share.tp : t->share.cp, first = t->share.rank - t->share.rank % members;
+    if (members > 1 && !(t->group = llm_group_create(t->comm, first, 1, members, e))) return -1;
     t->ctx.group = t->eval_ctx.group = t->group;
+    const int ep = t->share.ep, lanes = t->share.lanes, of_lane = t->share.rank - t->share.replica % ep * lanes;
+    if (ep > 1 && !(t->experts = llm_group_create(t->comm, of_lane, lanes, ep, e))) return -1;
+    t->ctx.experts = t->eval_ctx.experts = t->experts;
     if (t->o.seq_parts > 1 && place_sequence(t, e) < 0) return -1;
     if (t->comm) {
         t->ctx.between = &t->share.between;
@@ -170,6 +173,7 @@ void llm_trainer_release(struct llm_trainer *t)
 {
     llm_stages_destroy(t->stages);
     llm_group_destroy(t->group);
+    llm_group_destroy(t->experts);
     llm_share_forget_places(&t->share);
     llm_outer_release(&t->outer);
     for (size_t i = 0; i < t->n_params; i++) {

@@ -1,4 +1,4 @@
-/* What the files of a trainer share: trainer.c (its life), source.c (rows), pass.c, step.c, eval.c, not_finite.c. */
+/* What the files of a trainer share: trainer.c (its life), source.c (rows), pass.c, leave.c, step.c, eval.c, not_finite.c. */
 #ifndef LLM_TRAIN_TRAINER_INTERNAL_H
 #define LLM_TRAIN_TRAINER_INTERNAL_H
 
@@ -34,8 +34,13 @@ int llm_pass_forward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_
  * how rows are divided into passes. *bytes: the bytes of the targets' texts, times the same weights. */
 void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, const float *loss, double *sum, double *bytes);
 
-/* After the passes of a step or of an evaluation, if the rank is a member of a group: waits until all of it have left them. A result *got of -1
- * becomes 0 if the rank's pass failed because another rank had left it: that one knows the reason. 0 or -1. */
+/* ---- leave.c ---- */
+/* Whether the rank computes its passes together with others. */
+static inline bool llm_trainer_joins(const struct llm_trainer *t) { return t->group || t->experts; }
+/* Tells the rank's groups that it has left its passes (llm_group_say). 0 or -1. */
+int llm_trainer_say(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* After the passes of a step or of an evaluation, if the rank is a member of a group: waits until all of its groups have left them. A result *got of
+ * -1 becomes 0 if the rank's pass failed because another rank had left it: that one knows the reason. 0 or -1. */
 int llm_trainer_leave(struct llm_trainer *t, int *got, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- not_finite.c ---- */

@@ -45,6 +45,25 @@ deepseek() {
     same_in "2 ep=2" llm-train -c deepseek.json --set num_nextn_predict_layers=1 --precision f32 "${of[@]}" -n 2 -b 4 --grad-shards 4
 }
 
+@test "pairs: stages and slices whose ranks divide experts, each slice of an expert with those of its lane" {
+    need_mpi
+    local of=(--set router_bias=true --set router_aux_loss_coef=.5 -n 2 -b 2 --accumulate 4)
+    same_in "4 ep=2,pp=2" "${moe[@]}" "${of[@]}" --grad-shards 4 --val .2 --eval-every 2 --checkpoint-every 1
+    jq -es 'all(.ranks == 4 and .router_balance > .9 and .router_balance < 2)' ranks.log
+    same_in "4 ep=2,tp=2" "${moe[@]}" "${of[@]}" --grad-shards 2 --set num_key_value_heads=4 --tensor-parts 4 --precision f32 --val .2 \
+        --eval-every 2
+    same_in "8 ep=2,tp=2,pp=2" "${moe[@]}" -n 1 -b 2 --accumulate 2 --grad-shards 2 --tensor-parts 2
+}
+
+@test "ZeRO 2 and 3: the experts of two layers have memory, or come from the ranks of the same member; several shards a rank" {
+    need_mpi
+    deepseek
+    same_in "2 ep=2,zero=2 ep=2,zero=3" "${moe[@]}" --set router_bias=true --set router_aux_loss_coef=.5 -n 3 -b 2 --accumulate 2 --grad-shards 4 --val .2 \
+        --eval-every 2 --keep-zeros
+    same_in "4 dp=4,ep=2,zero=3 dp=4,ep=2,zero=2" llm-train -c deepseek.json --precision f32 "${of[@]}" -n 2 -b 2 --accumulate 4 --grad-shards 8
+    same_in "4 dp=4,ep=2,zero=3" "${moe[@]}" --set num_hidden_layers=5 --optimizer muon -n 2 -b 4 --grad-shards 4 --checkpoint-every 2
+}
+
 @test "a run goes on with any other layout, and is saved as plain tensors and in snapshots too" {
     need_mpi
     local of=(-b 4 --grad-shards 4 --schedule constant --warmup 2)
@@ -52,7 +71,7 @@ deepseek() {
     ranks 4 "${moe[@]}" "${of[@]}" -n 2 --shard ep=4 -o part.llm
     ranks 2 llm-train -q -j 1 --resume part.llm -n 3 --shard dp=2,zero=3
     llm-train -q -j 1 --resume part.llm -n 4
-    ranks 4 llm-train -q -j 1 --resume part.llm -n 5 --shard dp=4,ep=2 --save-every 1
+    ranks 4 llm-train -q -j 1 --resume part.llm -n 5 --shard dp=4,ep=2,zero=3 --save-every 1
     ranks 2 llm-train -q -j 1 --resume part.llm -n 6 --shard ep=2
     cmp straight.llm part.llm
     ranks 2 "${moe[@]}" "${of[@]}" -n 2 --val .2 --keep-best ranks.best.llm --shard ep=2 -o ranks.safetensors
@@ -69,11 +88,10 @@ deepseek() {
         run -2 --separate-stderr "${@:2}" -n 1 -b 4 -o x.llm
         assert_equal "$stderr" "llm-train: --shard: $1"
     }
-    refused "ep=2: expected zero=1, found zero=0" "${moe[@]}" --shard ep=2,zero=0
-    refused "ep=2: expected zero=1, found zero=2" "${moe[@]}" --shard ep=2,zero=2
-    refused "ep=2: expected zero=1, found zero=3" "${moe[@]}" --shard ep=2,zero=3
-    refused "ep=2: expected tp=1, found tp=2" "${moe[@]}" --shard ep=2,tp=2
-    refused "ep=2: expected pp=1, found pp=3" "${moe[@]}" --shard ep=2,pp=3
+    refused "ep=2: expected zero=1, 2 or 3, found zero=0" "${moe[@]}" --shard ep=2,zero=0
+    refused "pp=2: expected zero=1, found zero=3" "${moe[@]}" --shard ep=2,pp=2,zero=3
+    refused "tp=2: expected zero=1, found zero=2" "${moe[@]}" --shard ep=2,tp=2,zero=2
+    refused "expected a launcher that starts 4 ranks (mpirun -n 4), or a multiple, found 1 rank" "${moe[@]}" --shard ep=2,pp=2
     refused "expected ep to be a divisor of dp, 3, found ep=2" "${moe[@]}" --shard dp=3,ep=2
     refused "expected a launcher that starts 2 ranks (mpirun -n 2), or a multiple, found 1 rank" "${moe[@]}" --shard ep=2
     refused "expected a launcher that starts 4 ranks (mpirun -n 4), found 1 rank" "${moe[@]}" --shard dp=4,ep=2
@@ -91,10 +109,11 @@ deepseek() {
     planned "ep=2: expected a run without --carry-state" "${moe[@]}" --carry-state
     planned "ep=2: expected steps of --batch rows, found --batch-tokens" "${moe[@]}" --objective sft --batch-tokens 96
     planned "ep=2: expected a run without averages (--ema)" "${moe[@]}" --ema .9
-    planned "ep=2: expected a run without --tensor-parts" "${moe[@]}" --tensor-parts 2
     planned "ep=2: expected a run without --train" "${moe[@]}" --train '*norm*'
     planned "ep=2: expected a run without --freeze" "${moe[@]}" --freeze '*norm*'
     planned "ep=2: expected an objective that predicts the next token in one pass (lm, sft, prefix, fim), found dpo" "${moe[@]}" --objective dpo
+    run -2 --separate-stderr "${moe[@]}" -b 4 --shard ep=2,pp=2 --plan --grad-shards 3
+    assert_equal "$stderr" "llm-train: --shard: ep=2: expected --grad-shards to be a multiple of the 2 replicas, found 3"
     need_mpi
     refused "ep=2: expected --grad-shards to be a multiple of the 2 ranks, found 3" ranks 2 "${moe[@]}" --grad-shards 3 --shard ep=2
     refused "ep=2: expected a run without --outer" ranks 2 "${moe[@]}" --outer diloco --replicas 2 --inner-steps 1 --shard ep=2
@@ -113,7 +132,9 @@ deepseek() {
     local moe=("${moe[@]}" --set intermediate_size=256 -b 2 --accumulate 4 --grad-shards 4) layout planned logged
     value() { awk -v key="$1" '$1 == key { print $2 }'; }
     local weights=()
-    for layout in dp=4,zero=1 dp=4,ep=2 dp=4,ep=4; do
+    for layout in dp=4,zero=1 dp=4,ep=2 dp=4,ep=4 dp=4,ep=2,zero=2 dp=4,ep=2,zero=3 ep=2,tp=2 ep=2,pp=2; do
+        [[ $layout != *tp* ]] || moe+=(--tensor-parts 2)
+        [[ $layout != *pp* ]] || moe+=(--tensor-parts 1 --set tie_word_embeddings=false)
         "${moe[@]}" --shard $layout --plan > plan
         weights+=("$(value weight_bytes < plan)")
         planned=$(value rank_sent_bytes < plan)

@@ -140,16 +140,20 @@ signalled_and_killed() {
     kill -STOP "${pids[1]}"
     ends 1 60
     [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
-    cp data.tok mine.tok
-    rm -f run.llm log
-    RANK1='s|^data.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard ep=2 2> job.err &
-    data_shrink
-    goes_on 2
+    local layout n=2
+    for layout in ep=2 ep=2,pp=2; do
+        cp data.tok mine.tok
+        rm -f run.llm log
+        RANK1='s|^data.tok|mine.tok|' ranks $n ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard $layout 2> job.err &
+        data_shrink
+        goes_on 2
+        n=4
+    done
     cp data.tok mine.tok
     rm -f run.llm log
     cp data.tok val.tok
-    gpt+=(--val val.tok --eval-every 1)
-    RANK1='s|^val.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard ep=2 2> job.err &
+    gpt+=(--tensor-parts 2 --val val.tok --eval-every 1)
+    RANK1='s|^val.tok|mine.tok|' ranks 4 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard ep=2,tp=2 2> job.err &
     data_shrink
     goes_on 1
 }

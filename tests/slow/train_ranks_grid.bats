@@ -52,6 +52,26 @@ setup() {
     done
 }
 
+@test "divided experts with stages, with slices, and with both, of a mixture and DeepSeek-V3's layers: BF16 and FP32" {
+    local precision line family sizes=(--set num_attention_heads=12 --set num_key_value_heads=12)
+    jq -n '{model_type: "deepseek_v3", vocab_size: 280, hidden_size: 32, intermediate_size: 48, moe_intermediate_size: 24, num_hidden_layers: 3,
+        num_attention_heads: 12, num_key_value_heads: 12, n_routed_experts: 12, num_experts_per_tok: 2, n_shared_experts: 1, n_group: 2, topk_group: 1,
+        first_k_dense_replace: 1, kv_lora_rank: 16, q_lora_rank: 16, qk_nope_head_dim: 8, qk_rope_head_dim: 8, v_head_dim: 8,
+        max_position_embeddings: 128, num_nextn_predict_layers: 0, bos_token_id: null, eos_token_id: null}' > deepseek.json
+    for precision in bf16 f32; do
+        for line in "moe --set num_hidden_layers=3 --set hidden_size=48 --set intermediate_size=24 --set num_local_experts=12 ${sizes[*]}" deepseek.json; do
+            read -ra family <<< "$line"
+            same_in "4 ep=2,pp=2 ep=2,pp=2,schedule=gpipe" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 6 --grad-shards 4
+            same_in "6 ep=2,pp=3 ep=3,pp=2" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 3 --accumulate 4 --grad-shards 12
+            same_in "8 dp=4,ep=2,pp=2" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 4 --grad-shards 8
+            same_in "4 ep=2,tp=2" llm-train -c "${family[@]}" --tensor-parts 4 --precision $precision "${of[@]}" -b 4 --accumulate 2 --grad-shards 4
+            same_in "6 ep=2,tp=3 ep=3,tp=2" llm-train -c "${family[@]}" --tensor-parts 6 --precision $precision "${of[@]}" -b 6 --grad-shards 6
+            same_in "8 ep=2,tp=2,pp=2 dp=4,ep=2,tp=2" llm-train -c "${family[@]}" --tensor-parts 2 --precision $precision "${of[@]}" -b 2 \
+                --accumulate 4 --grad-shards 4
+        done
+    done
+}
+
 @test "parts of rows: 2, 3, 4 and 6 ranks, with replicas: BF16 and FP32" {
     local precision line family
     for precision in bf16 f32; do

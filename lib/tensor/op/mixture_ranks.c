@@ -28,7 +28,7 @@ struct divided {
 
 bool llm_mixture_is_divided(const struct llm_ctx *c, const struct llm_experts *o)
 {
-    return c->group && (!o->gate[0]->weight.data || !o->gate[o->n - 1]->weight.data);
+    return c->experts && (!o->gate[0]->weight.data || !o->gate[o->n - 1]->weight.data);
 }
 
 /* ---- messages ---- */
@@ -49,7 +49,7 @@ static bool announce(struct llm_ctx *c, struct divided *d, int64_t tokens)
         parts[d->ranks + q] = d->said + q * each;
         bytes[q] = (size_t)each * sizeof *say;
     }
-    return llm_group_exchange(c->group, parts, bytes, parts + d->ranks, bytes, &c->err) == 0;
+    return llm_group_exchange(c->experts, parts, bytes, parts + d->ranks, bytes, &c->err) == 0;
 }
 
 /* Rows of `cols` floats go from `home`, where they are in the order of places, to `there`, where they are in the order of arrival; or `back`. */
@@ -67,7 +67,7 @@ static bool travel(struct llm_ctx *c, const struct divided *d, float *home, floa
         bytes[d->ranks + q] = (size_t)((d->from[q + 1] - d->from[q]) * cols) * sizeof *there;
     }
     const int out = back ? d->ranks : 0, in = d->ranks - out;
-    return llm_group_exchange(c->group, parts + out, bytes + out, parts + in, bytes + in, &c->err) == 0;
+    return llm_group_exchange(c->experts, parts + out, bytes + out, parts + in, bytes + in, &c->err) == 0;
 }
 
 /* ---- order ---- */
@@ -256,7 +256,7 @@ static void divided_backward(struct llm_ctx *c, struct llm_node *node)
 struct llm_tensor *llm_mixture_divided(struct llm_ctx *c, struct llm_node *node, const int32_t *experts, const struct llm_experts *o)
 {
     const struct llm_tensor *x = node->in[0], *weights = node->in[1];
-    struct divided d = {.o = *o, .home = {.k = weights->cols}, .ranks = llm_group_size(c->group), .rank = llm_group_rank(c->group)};
+    struct divided d = {.o = *o, .home = {.k = weights->cols}, .ranks = llm_group_size(c->experts), .rank = llm_group_rank(c->experts)};
     if (o->inner) return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected no observer of experts that ranks divide", o->gate[0]->name);
     node->backward = divided_backward;
     d.own = o->n / d.ranks;
