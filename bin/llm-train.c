@@ -184,8 +184,8 @@ static const struct llm_opt options[] = {
     {0, NULL, NULL, "Many machines:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "shard", "LAYOUT",
      "divide the run among the ranks of mpirun or srun: dp=RANKS,zero=Z; zero=1 divides the moments, 2 gradients, 3 weights, too; tp=RANKS divides "
-     "the --tensor-parts; cp=RANKS the --seq-parts; ep=RANKS divides the experts; pp=STAGES divides the layers, schedule=1f1b or gpipe; auto chooses "
-     "by a model of time and memory [all ranks, zero=0]",
+     "the --tensor-parts; cp=RANKS the --seq-parts; ep=RANKS divides the experts; pp=STAGES divides the layers, schedule=1f1b, gpipe or interleaved "
+     "(vp=CHUNKS a stage); auto chooses by a model of time and memory [all ranks, zero=0]",
      LLM_STR, offsetof(struct args, shard), 0, 0, NULL},
     {0, "snapshot", "FOLDER", "keep a snapshot of the newest step in each machine's FOLDER (/dev/shm): --resume survives the loss of one machine",
      LLM_STR, offsetof(struct args, snapshot), 0, 0, NULL},

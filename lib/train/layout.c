@@ -6,7 +6,7 @@
 #include "train/share.h"
 
 #define AUTO "auto,ranks=RANKS,memory=BYTES,flops=RATE,bandwidth=RATE,latency=SECONDS"
-#define FORM "dp=RANKS,zero=0|1|2|3,tp=RANKS,cp=RANKS,ep=RANKS,pp=STAGES,schedule=1f1b|gpipe"
+#define FORM "dp=RANKS,zero=0|1|2|3,tp=RANKS,cp=RANKS,ep=RANKS,pp=STAGES,vp=CHUNKS,schedule=1f1b|gpipe|interleaved"
 enum { HIGHEST_ZERO = 3 };
 
 static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
@@ -16,9 +16,9 @@ static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
     int64_t v;
     if (n == 8 && strncmp(pair, "schedule", n) == 0) {
         l->gpipe = strcmp(sign + 1, "gpipe") == 0;
-        if (l->gpipe || strcmp(sign + 1, "1f1b") == 0) return 0;
-        return llm_fail(e, LLM_EX_USAGE, "--shard: expected schedule=1f1b or gpipe, found %s%s", pair,
-                        strcmp(sign + 1, "interleaved") == 0 ? ", which is not built" : "");
+        l->interleaved = strcmp(sign + 1, "interleaved") == 0;
+        if (l->gpipe || l->interleaved || strcmp(sign + 1, "1f1b") == 0) return 0;
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected schedule=1f1b, gpipe or interleaved, found %s", pair);
     }
     if (!sign || llm_parse_int(sign + 1, &v) < 0 || v < 0 || v > LLM_COMM_MAX_RANKS) {
         return llm_fail(e, LLM_EX_USAGE, "--shard: expected " FORM ", found '%s'", pair);
@@ -29,6 +29,10 @@ static int read_pair(struct llm_layout *l, const char *pair, struct llm_err *e)
     }
     if (n == 2 && strncmp(pair, "pp", n) == 0 && v > 0) {
         l->pp = v;
+        return 0;
+    }
+    if (n == 2 && strncmp(pair, "vp", n) == 0 && v > 0) {
+        l->vp = v;
         return 0;
     }
     if (n == 2 && strncmp(pair, "tp", n) == 0 && v > 0) {
@@ -83,6 +87,23 @@ static int check_experts(const struct llm_layout *l, struct llm_err *e)
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep to be a divisor of dp, %d, found ep=%d", (int)l->dp, (int)l->ep);
 }
 
+/* The chunks of the interleaved schedule. */
+static int place_chunks(struct llm_layout *l, struct llm_err *e)
+{
+    const bool cut = llm_layout_stages(l) > 1;
+    if (l->interleaved && l->vp == 0) l->vp = 2;
+    if (!cut && (l->gpipe || l->vp > 0)) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected %s beside pp, found it alone", l->gpipe ? "schedule=gpipe"
+                        : l->interleaved ? "schedule=interleaved" : "vp");
+    }
+    if (l->interleaved && l->vp == 1) return llm_fail(e, LLM_EX_USAGE, "--shard: expected vp=2 or more beside schedule=interleaved, found vp=1");
+    if (l->gpipe && l->vp > 1) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected schedule=interleaved beside vp=%d, found schedule=gpipe", (int)l->vp);
+    }
+    l->interleaved = l->vp > 1;
+    return 0;
+}
+
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
 {
     char copy[200];
@@ -98,7 +119,7 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
         l->zero = 0;
         return 0;
     }
-    if (llm_layout_stages(l) == 1 && l->gpipe) return llm_fail(e, LLM_EX_USAGE, "--shard: expected schedule=gpipe beside pp, found it alone");
+    if (place_chunks(l, e) < 0) return -1;
     const bool lanes = llm_layout_lanes(l) > 1, experts = llm_layout_experts(l) > 1; /* whose ranks divide their moments among the replicas */
     if (l->zero < 0) l->zero = lanes || experts;
     if (experts && check_experts(l, e) < 0) return -1;
@@ -109,7 +130,7 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
 
 void llm_layout_text(const struct llm_layout *l, char text[LLM_LAYOUT_TEXT])
 {
-    const struct { const char *name; int64_t v; } words[] = {{"tp", l->tp}, {"cp", l->cp}, {"ep", l->ep}, {"pp", l->pp}};
+    const struct { const char *name; int64_t v; } words[] = {{"tp", l->tp}, {"cp", l->cp}, {"ep", l->ep}, {"pp", l->pp}, {"vp", l->vp}};
     int n = snprintf(text, LLM_LAYOUT_TEXT, "dp=%d,zero=%d", (int)(l->dp > 0 ? l->dp : 1), (int)l->zero);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (words[i].v > 1) n += snprintf(text + n, (size_t)(LLM_LAYOUT_TEXT - n), ",%s=%d", words[i].name, (int)words[i].v);

@@ -131,7 +131,7 @@ static int sum_distances(struct llm_outer *o, struct llm_err *e)
             memcpy(s->t[i].p->grad, o->weights[i], count(o, i) * sizeof(float));
             llm_combine(s->t[i].p->grad, r->master[i], 1, -1, count(o, i));
         }
-        if (llm_share_end(s, k, e) < 0) return -1;
+        if (llm_share_end(s, k, -1, e) < 0) return -1;
     }
     return llm_share_finish(s, e) < 0 ? -1 : llm_share_gather(s, LLM_SHARE_GRADIENTS, e);
 }

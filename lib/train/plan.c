@@ -35,13 +35,20 @@ struct trained {
     bool all, embedding;
 };
 
-/* The layers of a stage, [first, end) of `layers`. */
-struct stage { int64_t first, end, layers; };
+/* Stage k of n, which has chunks k, k + n, … of all those that begin at first[0 … chunks - 1]; first[chunks]: the number of layers. */
+struct stage { int64_t k, n, chunks; const int64_t *first; };
+
+static bool has_layer(const struct stage *s, int64_t layer)
+{
+    int64_t j = 0;
+    while (layer >= s->first[j + 1]) j++;
+    return j % s->n == s->k;
+}
 
 static bool is_in(const struct stage *k, const struct llm_param_spec *s)
 {
-    if (s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < k->layers) return s->layer >= k->first && s->layer < k->end;
-    return s->unit == LLM_UNIT_EMBEDDINGS ? k->first == 0 : k->end == k->layers;
+    if (s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < k->first[k->chunks]) return has_layer(k, s->layer);
+    return s->unit == LLM_UNIT_EMBEDDINGS ? k->k == 0 : k->k == k->n - 1;
 }
 
 /* With an adapter: its pairs, and what it stores whole. */
@@ -200,11 +207,11 @@ static double sent_by_member(const struct llm_config *c, const struct llm_train_
     return 4 * tokens * others * (sums * (double)c->hidden_size + (heads ? (double)(2 * own + 1) : 0));
 }
 
-/* Layers of [first, end) whose feed-forward part is a mixture. */
-static double mixtures(const struct llm_config *c, int64_t first, int64_t end)
+/* Layers of a stage (NULL: of the model) whose feed-forward part is a mixture. */
+static double mixtures(const struct llm_config *c, const struct stage *s)
 {
     double n = 0;
-    for (int64_t l = first; l < end; l++) n += llm_decoder_ffn(c, l) == &llm_module_moe;
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) n += (!s || has_layer(s, l)) && llm_decoder_ffn(c, l) == &llm_module_moe;
     return n;
 }
 
@@ -241,13 +248,14 @@ static int add_work(struct llm_plan *p, const struct llm_config *c, const struct
     const double groups = ceil(layers / (double)llm_share_group_layers(c, o)) / (double)n + 1;
     int64_t first[LLM_PLAN_MAX_STAGES + 1];
     double stage = 1;
-    if (n > 1 && (llm_stages_cut(c, context, n, first, e) < 0 || llm_stages_most(c, context, n, first, &stage, e) < 0)) return -1;
-    p->work = p->flops_per_step * (double)most / (double)parts / (members * cp) * stage * (passes + (double)n - 1) / passes;
+    const int64_t vp = llm_layout_chunks(l);
+    if (n > 1 && (llm_stages_cut(c, context, n, vp, first, e) < 0 || llm_stages_most(c, context, n, vp, first, &stage, e) < 0)) return -1;
+    p->work = p->flops_per_step * (double)most / (double)parts / (members * cp) * stage * (passes + (double)(n - 1) / (double)vp) / passes;
     p->messages = others * groups * (l->zero < 2 ? 2 : l->zero == 2 ? (double)most + 1 : 3 * (double)most + 1);
     if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
-    p->messages += passes * ((members - 1) * (layers / (double)n * (o->checkpoint_every > 0 ? 6 : 4) + 2) + (n > 2 ? 4 : n > 1 ? 2 : 0)
-                             + (ep - 1) * slices * 5 * mixtures(c, 0, c->num_hidden_layers) / (double)n
-                             + (cp - 1) * layers * (o->checkpoint_every > 0 ? 6 : 4));
+    const double passed = n > 2 || vp > 1 ? 4 * (double)vp : n > 1 ? 2 : 0; /* messages between chunks */
+    p->messages += passes * ((members - 1) * (layers / (double)n * (o->checkpoint_every > 0 ? 6 : 4) + 2) + passed
+                             + (ep - 1) * slices * 5 * mixtures(c, NULL) / (double)n + (cp - 1) * layers * (o->checkpoint_every > 0 ? 6 : 4));
     return 0;
 }
 
@@ -278,33 +286,38 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
     int64_t first[LLM_PLAN_MAX_STAGES + 1];
     struct llm_plan most = {.total = -1};
     double slowest = 0;
-    if (llm_stages_cut(c, context, n, first, e) < 0) return -1;
+    const int64_t vp = llm_layout_chunks(l);
+    if (llm_stages_cut(c, context, n, vp, first, e) < 0) return -1;
     p->n_stages = n;
     for (int64_t k = 0; k < n; k++) {
-        const struct stage stage = {first[k], first[k + 1], c->num_hidden_layers};
+        const struct stage stage = {k, n, n * vp, first};
         const bool last = k == n - 1;
-        const double layers = (double)(stage.end - stage.first), copy = last ? table : 0;
-        int64_t flying = l->gpipe && !last ? passes : n - k;
+        const struct llm_stage_order order = {k, n, vp, passes, l->gpipe};
+        const int64_t flying = llm_stages_flying(&order); /* passes of chunks */
+        const double waiting = vp > 1 ? (double)(shards < flying ? shards : flying) : 1; /* gradients of the head that may be on their way */
+        const double copy = last ? table : 0, sends = (double)(2 * vp - (k == 0) - last); /* chunks ahead and back */
+        double layers = 0;
         struct trained t;
-        if (flying > passes) flying = passes;
+        for (int64_t i = 0; i < c->num_hidden_layers; i++) layers += has_layer(&stage, i);
         if (count_trained(&t, c, m, o, &stage, members, e) < 0) return -1;
         const struct llm_share_cost shared = cost_of(&t, dp, l, o);
         const double elsewhere = all - t.params + t.experts * (1 - 1 / (double)ep); /* of other stages, or experts of other ranks */
         struct llm_plan s = *p;
         s.weights = shared.weights + t.frozen_bytes + 4 * copy;
-        s.gradients = shared.gradients + (k == 0 ? p->gradients : 0) + 2 * 4 * copy;
+        s.gradients = shared.gradients + (k == 0 ? p->gradients : 0) + (1 + waiting) * 4 * copy;
         s.moments = t.moments / (double)dp;
         const double outside = value_at(&of->bytes, of->few, 0) - of->shared - of->grads; /* of layers */
-        s.activations = (double)flying * (layers * of->bytes.each + of->shared + 2 * states) + of->grads + (last && outside > 0 ? outside : 0);
+        s.activations = (double)flying * (layers / (double)vp * of->bytes.each + of->shared + 2 * states) + of->grads;
+        s.activations += last && outside > 0 ? outside : 0;
         s.other = p->other + shared.staging + of->forms * (double)members * t.params / all;
         const double stored = 4 * all + p->moments, saving = (k == 0 ? 4 * elsewhere : 0) + llm_frames_memory(stored, t.frames);
         s.other += saving > s.activations ? saving - s.activations : 0;
         s.nodes = dp > 1 ? (double)shared.nodes : 0;
-        s.sent = shared.sent + 4 * own * ((k > 0) + !last) + 4 * copy * (double)shards;
+        s.sent = shared.sent + 4 * own * sends + 4 * copy * (double)shards;
         if (members > 1) s.sent += sent_by_member(c, o, members, own / (double)c->hidden_size, layers, k == 0, last);
-        if (ep > 1) s.sent += sent_to_experts(c, o, l, mixtures(c, stage.first, stage.end), own / (double)c->hidden_size);
+        if (ep > 1) s.sent += sent_to_experts(c, o, l, mixtures(c, &stage), own / (double)c->hidden_size);
         s.total = s.weights + s.gradients + s.moments + s.averages + s.activations + s.other;
-        p->stages[k].layers = stage.end - stage.first;
+        p->stages[k].layers = (int64_t)layers;
         p->stages[k].bytes = s.total;
         const double seconds = layers * of->seconds.each + (last ? value_at(&of->seconds, of->few, 0) : 0);
         slowest = seconds > slowest ? seconds : slowest;
@@ -312,7 +325,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
     }
     memcpy(most.stages, p->stages, sizeof most.stages);
     *p = most;
-    p->step_seconds = slowest * (double)(passes + n - 1) / (double)passes;
+    p->step_seconds = slowest * ((double)passes + (double)(n - 1) / (double)vp) / (double)passes;
     return 0;
 }
 
@@ -339,8 +352,10 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     if (llm_share_check_parts(l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
     if (llm_share_check(replicas, l, &rows_of, e) < 0) return -1;
     if (llm_model_check_slices(c, o->tensor_parts, e) < 0 || llm_share_check_members(l, o, e) < 0) return -1;
-    if (l->pp > LLM_PLAN_MAX_STAGES) {
-        return llm_fail(e, LLM_EX_USAGE, "--plan --shard: expected at most pp=%d, found pp=%lld", LLM_PLAN_MAX_STAGES, (long long)l->pp);
+    const int64_t chunks = cut ? l->pp * llm_layout_chunks(l) : 1;
+    if (chunks > LLM_PLAN_MAX_STAGES) {
+        const char *what = llm_layout_chunks(l) > 1 ? "pp × vp" : "pp";
+        return llm_fail(e, LLM_EX_USAGE, "--plan --shard: expected at most %s=%d, found %s=%lld", what, LLM_PLAN_MAX_STAGES, what, (long long)chunks);
     }
     if (cut && llm_stages_check(llm_objectives[o->objective], m && m->lora, l, e) < 0) return -1;
     int64_t context = o->context ? o->context : llm_config_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
@@ -386,7 +401,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     if (cp > 1) p->sent += sent_by_rows(c, o, cp, tokens / (double)cp * (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards);
     if (ep > 1) {
         if (l->zero < 3) collected = 4 * trained.experts * (1 - 1 / (double)ep);
-        p->sent += sent_to_experts(c, o, l, mixtures(c, 0, c->num_hidden_layers), tokens / (double)ranks);
+        p->sent += sent_to_experts(c, o, l, mixtures(c, NULL), tokens / (double)ranks);
     }
     if (o->tensor_parts > 1) collected = 4 * whole.sliced; /* while the model is described */
     if (members > 1 && !cut) {

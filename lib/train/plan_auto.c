@@ -66,6 +66,20 @@ static int list_experts(struct candidates *k, const struct run *r, const struct 
     return got;
 }
 
+/* The layout with stages of several chunks. */
+static int list_chunks(struct candidates *k, const struct run *r, const struct llm_layout *of, struct llm_err *e)
+{
+    const int64_t most = r->c->num_hidden_layers < LLM_PLAN_MAX_STAGES ? r->c->num_hidden_layers : LLM_PLAN_MAX_STAGES;
+    int got = 0;
+    for (int64_t vp = 2; of->pp > 1 && of->pp * vp <= most && got == 0; vp *= 2) {
+        struct llm_layout l = *of;
+        l.vp = vp;
+        l.interleaved = true;
+        got = consider(k, r, &l, e);
+    }
+    return got;
+}
+
 /* All layouts of so many ranks, the simplest first. */
 static int list(struct candidates *k, const struct run *r, int64_t ranks, struct llm_err *e)
 {
@@ -82,6 +96,7 @@ static int list(struct candidates *k, const struct run *r, int64_t ranks, struct
             if (lanes % tp != 0 || lanes / tp > LLM_PLAN_MAX_STAGES) continue;
             got = consider(k, r, &(struct llm_layout){.dp = ranks / lanes, .zero = 1, .tp = tp, .pp = lanes / tp}, e);
             if (got == 0) got = list_experts(k, r, &(struct llm_layout){.dp = ranks / lanes, .tp = tp, .pp = lanes / tp}, 1, e);
+            if (got == 0) got = list_chunks(k, r, &(struct llm_layout){.dp = ranks / lanes, .zero = 1, .tp = tp, .pp = lanes / tp}, e);
         }
     }
     return got;

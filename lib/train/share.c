@@ -13,6 +13,7 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
     s->zero = comm || llm_layout_members(l) > 1 || llm_layout_experts(l) > 1 || llm_layout_rows(l) > 1 ? (int)l->zero : 0;
     s->int8 = o->gradients == LLM_GRADIENTS_INT8;
     s->pp = comm ? (int)llm_layout_stages(l) : 1;
+    s->vp = comm ? (int)llm_layout_chunks(l) : 1;
     s->tp = (int)llm_layout_members(l);
     s->ep = (int)llm_layout_experts(l);
     s->cp = (int)llm_layout_rows(l);
@@ -33,9 +34,9 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
         return llm_fail(e, LLM_EX_USAGE, "--gradients int8: expected a model whose gradients are no counts and statistics, found '%s'", t[i].p->name);
     }
     if (llm_share_check(comm ? s->dp / s->cp : 1, l, o, e) < 0) return -1;
-    if (!(s->first_layer = llm_calloc((size_t)s->pp + 1, sizeof *s->first_layer, "stages", e))) return -1;
-    s->first_layer[s->pp] = m->config.num_hidden_layers;
-    if (s->pp > 1 && llm_stages_cut(&m->config, o->context, s->pp, s->first_layer, e) < 0) return -1;
+    if (!(s->first_layer = llm_calloc((size_t)(s->pp * s->vp) + 1, sizeof *s->first_layer, "stages", e))) return -1;
+    s->first_layer[s->pp * s->vp] = m->config.num_hidden_layers;
+    if (s->pp > 1 && llm_stages_cut(&m->config, o->context, s->pp, s->vp, s->first_layer, e) < 0) return -1;
     if (llm_share_cells_init(s, m, e) < 0) return -1;
     if (!comm) return 0;
     if (!(s->exchange = llm_comm_twin(comm, e)) || !(s->bring = llm_comm_twin(comm, e))) return -1;

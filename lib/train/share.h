@@ -18,7 +18,8 @@
  *
  * With stages (`pp`, pipeline parallelism) the ranks of a replica run the layers one after another, and what follows holds among the ranks of one
  * stage: each keeps the parameters of its stage alone, and owns a part of them. Rank d·pp + k is stage k of replica d, which has a run of shards. A
- * tied embedding is at home in the first stage; the last one, which has a copy, sends the head's gradient there shard by shard (train/stages.h).
+ * tied embedding is at home in the first stage; the last one, which has a copy, sends the head's gradient there shard by shard (train/stages.h). A
+ * stage may have several chunks of layers (`vp`), between which lie those of the other stages.
  *
  * With tensor parallelism (`tp`) the ranks of a replica have the slices of the cut matrices (tensor/slices.h), each a run of them, and all other
  * parameters whole. Rank d·tp + k is member k of replica d; with stages, rank (d·pp + stage)·tp + k is member k of that stage. What follows holds
@@ -54,15 +55,18 @@ struct llm_layout_costs {
 struct llm_layout {
     int64_t dp, zero;               /* dp 0: as many replicas as the ranks make */
     int64_t pp;                     /* stages of the pipeline; 0 or 1: one */
+    int64_t vp;                     /* chunks of layers of each stage; 0 or 1: one */
     int64_t tp;                     /* ranks that have the slices of cut matrices; 0 or 1: one has all */
     int64_t ep;                     /* ranks, of those of dp, that divide the experts of mixtures; 0 or 1: each has all */
     int64_t cp;                     /* ranks of a replica that divide the parts of its rows (--seq-parts); 0 or 1: one has all */
     bool gpipe;                     /* all forward passes of a step before the first backward pass; else 1F1B */
+    bool interleaved;               /* 1F1B of several chunks */
     bool automatic;                 /* "auto": llm_layout_choose (train/plan.h) finds what is above */
     int64_t ranks;                  /* with it: how many there are; 0: those of the launcher */
     struct llm_layout_costs costs;
 };
 static inline int64_t llm_layout_stages(const struct llm_layout *l) { return l->pp > 1 ? l->pp : 1; }
+static inline int64_t llm_layout_chunks(const struct llm_layout *l) { return l->vp > 1 ? l->vp : 1; }
 static inline int64_t llm_layout_members(const struct llm_layout *l) { return l->tp > 1 ? l->tp : 1; }
 static inline int64_t llm_layout_experts(const struct llm_layout *l) { return l->ep > 1 ? l->ep : 1; }
 static inline int64_t llm_layout_rows(const struct llm_layout *l) { return l->cp > 1 ? l->cp : 1; }
@@ -76,11 +80,25 @@ void llm_layout_text(const struct llm_layout *l, char text[LLM_LAYOUT_TEXT]);
 /* Whether the layout fits n_ranks ranks. 0 or -1 (LLM_EX_USAGE). */
 int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e) LLM_MUST_CHECK;
 
-/* Divides the layers of the main stack into stages of about the same cost: the FLOPs of texts of `context` tokens, the last stage's with the head.
- * Layers that must run together stay together. first [pp + 1]: the first layer of each stage, then the number of layers. 0 or -1 (LLM_EX_USAGE). */
-int llm_stages_cut(const struct llm_config *c, int64_t context, int64_t pp, int64_t *first, struct llm_err *e) LLM_MUST_CHECK;
+/* Divides the layers of the main stack into pp · vp chunks of about the same cost: the FLOPs of texts of `context` tokens, the last one's with the
+ * head. Chunk j is of stage j mod pp. Layers that must run together stay together. first [pp · vp + 1]: the first layer of each chunk, then the
+ * number of layers. 0 or -1 (LLM_EX_USAGE). */
+int llm_stages_cut(const struct llm_config *c, int64_t context, int64_t pp, int64_t vp, int64_t *first, struct llm_err *e) LLM_MUST_CHECK;
 /* The share of the model's FLOPs that the most expensive of these stages has. 0 or -1. */
-int llm_stages_most(const struct llm_config *c, int64_t context, int64_t pp, const int64_t *first, double *share, struct llm_err *e) LLM_MUST_CHECK;
+int llm_stages_most(const struct llm_config *c, int64_t context, int64_t pp, int64_t vp, const int64_t *first, double *share, struct llm_err *e)
+    LLM_MUST_CHECK;
+
+/* ---- the order of a stage's passes (stages_order.c) ---- */
+/* Stage `stage` of n, each of which has so many chunks of layers, in a step of so many passes. */
+struct llm_stage_order { int64_t stage, n, chunks, passes; bool gpipe; };
+struct llm_stage_act { bool forward; int64_t chunk, pass; }; /* pass -1: a gap, in which nothing is done */
+/* How many there are. */
+int64_t llm_stages_acts(const struct llm_stage_order *o);
+/* Passes of chunks that are under way at a time, at most. */
+int64_t llm_stages_flying(const struct llm_stage_order *o);
+/* Number i. All stages run forward passes in one order and backward passes in one order; those of a chunk ascend. In the last stage the backward pass
+ * of the last chunk follows its forward pass, in which the gradient of the head is computed. */
+struct llm_stage_act llm_stages_act(const struct llm_stage_order *o, int64_t i);
 
 /* Whether the members of a tensor-parallel group can divide the run's slices. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check_members(const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
@@ -119,6 +137,7 @@ struct llm_share {
     struct llm_comm *exchange, *bring; /* of the same ranks: gradients; weights of layers. NULL: one rank */
     int rank, n, zero;
     int pp, tp;                     /* stages; members of a tensor-parallel group, which each stage has */
+    int vp;                         /* chunks of layers of a stage */
     int ep;                         /* replicas of a group that divides experts; 1: there are none. Of them this rank's is replica % ep */
     int64_t member_buffers;         /* ep > 1: buffers (llm_shard_buffers) of an expert for each member's rows, at most; with parts: for each part */
     int cp;                         /* ranks that divide a row; this one is number rank % cp of them */
@@ -127,7 +146,7 @@ struct llm_share {
     struct llm_share_joins joins;   /* with parts: the sums that lead to them, in order; owned */
     int lanes, lane, stage;         /* ranks of a replica, and which of them this one is: stage·tp + member */
     int dp, replica;                /* replicas, and this rank's. rank = replica·lanes + lane */
-    int64_t *first_layer;           /* [pp + 1] of the stages; owned */
+    int64_t *first_layer;           /* [pp · vp + 1] of the chunks; owned */
     bool int8;                      /* --gradients int8 */
     struct llm_shard_run run;       /* of this rank */
     int64_t rounds;                 /* exchanges of a unit in a step: zero 2 and 3 have one for each shard of the rank with most */
@@ -135,7 +154,7 @@ struct llm_share {
     size_t n_params;
     int64_t n_layers, group_layers, n_groups; /* groups of layers; group n_groups: all other parameters */
     struct llm_share_param {
-        int64_t group;
+        int64_t group, chunk;
         size_t first, end;          /* its cells */
         int home;                   /* the lane that has it; LLM_SHARE_EXPERT: the rank of the group's replicas, member·lanes + lane */
         enum llm_share_copies {
@@ -210,8 +229,9 @@ void llm_share_changed(struct llm_share *s);
 /* ---- a step: each rank calls these in this order, also if its rows have failed ---- */
 /* Before the passes of shard `shard` of the rank's. `last`: gradients of its coming pass are complete. */
 void llm_share_begin(struct llm_share *s, int64_t shard, bool last);
-/* After the passes of the shard: its gradient goes to its place in the tree, and to its owners where the layout says so. */
-int llm_share_end(struct llm_share *s, int64_t shard, struct llm_err *e) LLM_MUST_CHECK;
+/* After the passes of the shard: its gradient, of the parameters of chunk `chunk` (-1: of all), goes to its place in the tree, and to its owners
+ * where the layout says so. */
+int llm_share_end(struct llm_share *s, int64_t shard, int64_t chunk, struct llm_err *e) LLM_MUST_CHECK;
 /* After the rank's rows: does what is left of the exchanges, and waits for them. Then the owners have the gradient of the step
  * (llm_trainable_grad), with zero 0 and int8 all ranks llm_param.grad. */
 int llm_share_finish(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;

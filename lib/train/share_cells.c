@@ -40,15 +40,16 @@ static bool is_input(const struct llm_model *m, const struct llm_param *p)
     return p == k->embed || p == k->positions || p == k->token_types || p == k->embed_norm.w || p == k->embed_norm.b;
 }
 
-/* The stage that owns a parameter: that of its layer; the first of what layers follow, the last of what follows layers. */
+/* The chunk that has a parameter, and the stage that owns it: that of its layer; the first of what layers follow, the last of what follows layers. */
 static void place_in_stage(const struct llm_share *s, const struct llm_model *m, size_t i)
 {
     const struct llm_param *p = s->t[i].p;
     struct llm_share_param *at = &s->params[i];
     const struct llm_param *whole = p->slice_of ? p->slice_of->whole : p;
     if (s->pp > 1 && m->config.tie_word_embeddings && whole == llm_model_head(m)) at->copies = LLM_SHARE_TIED;
-    at->home = at->group < s->n_groups || at->copies == LLM_SHARE_TIED || is_input(m, whole) ? 0 : s->pp - 1;
-    while (at->group < s->n_groups && p->spec->layer >= s->first_layer[at->home + 1]) at->home++;
+    at->chunk = at->group < s->n_groups || at->copies == LLM_SHARE_TIED || is_input(m, whole) ? 0 : s->pp * s->vp - 1;
+    while (at->group < s->n_groups && p->spec->layer >= s->first_layer[at->chunk + 1]) at->chunk++;
+    at->home = (int)(at->chunk % s->pp);
 }
 
 /* The member of the stage that has a slice; every member has what is whole. `home` becomes a lane. */

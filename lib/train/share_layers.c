@@ -246,7 +246,6 @@ int llm_share_end_eval(struct llm_share *s, struct llm_err *e)
 void llm_share_begin(struct llm_share *s, int64_t shard, bool last)
 {
     s->overlap = s->comm && !s->int8 && last && (s->zero >= 2 || shard == s->run.end - 1);
-    s->position = 0;
     s->between.recorded = 0;
     if (s->zero >= 2 && s->err.status == 0 && s->n_groups > 0 && clear(s, s->n_groups - 1, &s->err) < 0) return; /* reported by llm_share_end_pass */
 }
@@ -274,7 +273,7 @@ int llm_share_end_pass(struct llm_share *s, struct llm_err *e)
     return 0;
 }
 
-int llm_share_end(struct llm_share *s, int64_t shard, struct llm_err *e)
+int llm_share_end(struct llm_share *s, int64_t shard, int64_t chunk, struct llm_err *e)
 {
     if (s->int8) {
         llm_shard_keep(s->t, s->n_params, shard, s->run);
@@ -282,7 +281,10 @@ int llm_share_end(struct llm_share *s, int64_t shard, struct llm_err *e)
     }
     if (s->comm && s->zero >= 2) return llm_share_end_pass(s, e);
     if (!s->comm || shard < s->run.end - 1) {
-        for (size_t i = 0; i < s->n_params; i++) llm_share_end_shard(s, i, shard);
+        for (size_t i = 0; i < s->n_params; i++) {
+            const bool copy = s->params[i].copies == LLM_SHARE_TIED && s->stage > 0; /* the head of the last chunk */
+            if (chunk < 0 || chunk == (copy ? s->pp * s->vp - 1 : s->params[i].chunk)) llm_share_end_shard(s, i, shard);
+        }
     }
     return 0;
 }

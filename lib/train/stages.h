@@ -7,7 +7,11 @@
  * 2018) it runs all forward passes first. Each pass under way has a context of its own. The last stage runs forward and backward passes in turns
  * either way, because the gradient of the head is computed in the forward pass.
  *
- * The backward passes of a stage ascend, so every gradient is added in the order of one process, whatever the schedule and the number of stages: the
+ * A stage may have several chunks of layers, between which lie those of the other stages (Narayanan et al. 2021: the interleaved schedule). The
+ * output of the last stage's chunk then goes to the first stage's next one. Stages wait less for one another, since a chunk takes less time than all
+ * layers of a stage, and they exchange more messages and keep the activations of more passes.
+ *
+ * The backward passes of a chunk ascend, so every gradient is added in the order of one process, whatever the schedule and the number of stages: the
  * bits are the same. So are the router loads of all layers (llm_router_loads), which travel with the activations and back with the gradients. A rank
  * whose pass fails exchanges the messages of the other passes without computing, so that no rank waits for it. */
 #ifndef LLM_TRAIN_STAGES_H

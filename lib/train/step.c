@@ -96,7 +96,7 @@ static int run_shards(struct llm_trainer *t, const struct llm_whole *whole, stru
         if (p.end > p.first) got = run_pass(t, whole, &p, e);
         if (got || !p.ends_shard) continue;
         if (apart) llm_shard_end(t->params, t->n_params, p.shard, run);
-        else got = llm_share_end(&t->share, p.shard, e);
+        else got = llm_share_end(&t->share, p.shard, -1, e);
     }
     return got;
 }

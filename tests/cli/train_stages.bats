@@ -30,6 +30,15 @@ setup() {
     same_in "2 pp=2" llm-train -c lstm --set hidden_size=32 --precision f32 "${of[@]}" -n 2 -b 6 --grad-shards 3
 }
 
+@test "interleaved: 2 and 4 chunks of layers a stage, uneven rounds of passes, replicas, tied and untied, a mixture whose experts ranks divide" {
+    local moe=(llm-train -c moe --set num_hidden_layers=4 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=4
+        --set router_aux_loss_coef=.5 "${of[@]}")
+    export OMPI_MCA_btl_vader_eager_limit=256 # sends then wait for their receives, as those of large messages do
+    same_in "2 pp=2,vp=2 pp=2,schedule=interleaved" "${gpt[@]}" --dropout .1 -n 3 -b 1 --accumulate 5 --grad-shards 5 --val .2 --eval-every 2
+    same_in "4 dp=2,pp=2,vp=4 pp=4,vp=2" "${gpt[@]}" --set n_layer=8 --set tie_word_embeddings=false --precision f32 -n 2 -b 1 --accumulate 8 --grad-shards 4
+    same_in "4 ep=2,pp=2,vp=2" "${moe[@]}" -n 2 -b 1 --accumulate 8 --grad-shards 2 --checkpoint-every 1
+}
+
 @test "the loss of a mixture's balance reads the routers of all stages" {
     local moe=(llm-train -c moe --set num_hidden_layers=3 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=4
         --set router_aux_loss_coef=.5 "${of[@]}" -n 2 -b 2 --accumulate 2)
@@ -68,9 +77,13 @@ setup() {
         assert_equal "$stderr" "llm-train: $1"
     }
     local nano=(-c nano --set n_layer=2 --set n_embd=32 --set n_head=2)
-    refused "--shard: expected schedule=1f1b or gpipe, found schedule=interleaved, which is not built" "${nano[@]}" --shard pp=2,schedule=interleaved
-    refused "--shard: expected schedule=1f1b or gpipe, found schedule=x" "${nano[@]}" --shard pp=2,schedule=x
+    refused "--shard: expected schedule=1f1b, gpipe or interleaved, found schedule=x" "${nano[@]}" --shard pp=2,schedule=x
     refused "--shard: expected schedule=gpipe beside pp, found it alone" "${nano[@]}" --shard schedule=gpipe
+    refused "--shard: expected schedule=interleaved beside pp, found it alone" "${nano[@]}" --shard schedule=interleaved
+    refused "--shard: expected vp beside pp, found it alone" "${nano[@]}" --shard vp=2
+    refused "--shard: expected vp=2 or more beside schedule=interleaved, found vp=1" "${nano[@]}" --shard pp=2,vp=1,schedule=interleaved
+    refused "--shard: expected schedule=interleaved beside vp=2, found schedule=gpipe" "${nano[@]}" --shard pp=2,vp=2,schedule=gpipe
+    refused "--shard: expected at most pp × vp=2, since the model (gpt2) has 2 layers, found pp × vp=4" "${nano[@]}" --shard pp=2,vp=2
     refused "--shard: pp=2: expected zero=1, found zero=3" "${nano[@]}" --shard pp=2,zero=3
     refused "--shard: expected a launcher that starts 3 ranks (mpirun -n 3), or a multiple, found 2 ranks" "${nano[@]}" --shard pp=3
     refused "--shard: expected a launcher that starts 4 ranks (mpirun -n 4), found 2 ranks" "${nano[@]}" --shard dp=2,pp=2
@@ -96,6 +109,10 @@ setup() {
     awk -v whole="$whole" '$1 == "weight_bytes" { exit !($2 < .6 * whole) }' <<< "$plan"
     sent=$("${gpt[@]}" --set tie_word_embeddings=false --shard dp=2,pp=2 --plan | awk '$1 == "rank_sent_bytes" { print $2 }')
     ranks 4 "${gpt[@]}" --set tie_word_embeddings=false -n 2 --shard dp=2,pp=2 -o x.llm --log log "$F/data.tok"
+    logged=$(tail -n 1 log | jq .comm_bytes)
+    awk -v planned="$sent" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
+    sent=$("${gpt[@]}" --set tie_word_embeddings=false --shard pp=2,vp=3 --plan | awk '$1 == "rank_sent_bytes" { print $2 }')
+    ranks 2 "${gpt[@]}" --set tie_word_embeddings=false -n 2 --shard pp=2,vp=3 -o x.llm --log log "$F/data.tok"
     logged=$(tail -n 1 log | jq .comm_bytes)
     awk -v planned="$sent" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
     run -2 --separate-stderr "${gpt[@]}" --shard pp=7 --plan

@@ -42,6 +42,22 @@ setup() {
     done
 }
 
+@test "interleaved stages: 2, 3 and 4 of 2 and 4 chunks, with replicas, for each family: BF16 and FP32" {
+    local precision line family accumulate small=(--set hidden_size=32 --set intermediate_size=48)
+    for precision in bf16 f32; do
+        for line in "nano --set n_layer=9 --set n_embd=32 --set n_head=2" "tiny --set num_hidden_layers=8 ${small[*]}" \
+            "moe --set num_hidden_layers=8 --set num_local_experts=5 --set router_bias=true ${small[*]}" "mla --set num_hidden_layers=8 ${small[*]}" \
+            "mamba --set num_hidden_layers=8 --set hidden_size=32"; do
+            read -ra family <<< "$line"
+            for accumulate in 1 2 5 8; do
+                same_in "2 pp=2,vp=2 pp=2,vp=4" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate $accumulate --grad-shards 2
+                same_in "3 pp=3,vp=2" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate $accumulate --checkpoint-every 2
+                same_in "4 pp=4,vp=2 dp=2,pp=2,vp=4" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 3 --accumulate $accumulate --grad-shards 3
+            done
+        done
+    done
+}
+
 @test "divided experts: 2, 3, 4 and 6 ranks in groups of 2, 3 and 6, alone and with several shards a rank: BF16 and FP32" {
     local precision moe=(llm-train -c moe --set num_hidden_layers=3 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=12 --set router_bias=true)
     for precision in bf16 f32; do
