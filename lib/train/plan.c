@@ -348,7 +348,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
-    if (llm_share_check_experts(replicas, l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
+    if (llm_share_check_experts(l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
     if (llm_share_check_parts(l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
     if (llm_share_check(replicas, l, &rows_of, e) < 0) return -1;
     if (llm_model_check_slices(c, o->tensor_parts, e) < 0 || llm_share_check_members(l, o, e) < 0) return -1;
@@ -401,7 +401,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     if (cp > 1) p->sent += sent_by_rows(c, o, cp, tokens / (double)cp * (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards);
     if (ep > 1) {
         if (l->zero < 3) collected = 4 * trained.experts * (1 - 1 / (double)ep);
-        p->sent += sent_to_experts(c, o, l, mixtures(c, NULL), tokens / (double)ranks);
+        p->sent += sent_to_experts(c, o, l, mixtures(c, NULL), tokens * (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards);
     }
     if (o->tensor_parts > 1) collected = 4 * whole.sliced; /* while the model is described */
     if (members > 1 && !cut) {

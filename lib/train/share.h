@@ -102,9 +102,9 @@ struct llm_stage_act llm_stages_act(const struct llm_stage_order *o, int64_t i);
 
 /* Whether the members of a tensor-parallel group can divide the run's slices. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check_members(const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
-/* Whether the run and the model of so many replicas serve expert parallelism, if the layout has it. 0 or -1 (LLM_EX_USAGE). */
+/* Whether the run and the model serve expert parallelism, if the layout has it. 0 or -1 (LLM_EX_USAGE). */
 struct llm_objective;
-int llm_share_check_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
+int llm_share_check_experts(const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
                             const struct llm_objective *objective, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether the run, the model and the layout serve parts of rows, if the run has them. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
@@ -139,6 +139,7 @@ struct llm_share {
     int pp, tp;                     /* stages; members of a tensor-parallel group, which each stage has */
     int vp;                         /* chunks of layers of a stage */
     int ep;                         /* replicas of a group that divides experts; 1: there are none. Of them this rank's is replica % ep */
+    int64_t *member_ends, n_passes; /* ep > 1: [ep, n_passes] the shard that a pass of a member ends; -1: none; owned */
     int64_t member_buffers;         /* ep > 1: buffers (llm_shard_buffers) of an expert for each member's rows, at most; with parts: for each part */
     int cp;                         /* ranks that divide a row; this one is number rank % cp of them */
     int64_t parts;                  /* of a row that this rank has, whose gradients are apart; 1: there is one */
@@ -232,6 +233,10 @@ void llm_share_begin(struct llm_share *s, int64_t shard, bool last);
 /* After the passes of the shard: its gradient, of the parameters of chunk `chunk` (-1: of all), goes to its place in the tree, and to its owners
  * where the layout says so. */
 int llm_share_end(struct llm_share *s, int64_t shard, int64_t chunk, struct llm_err *e) LLM_MUST_CHECK;
+/* After each pass before that: the same of experts that ranks divide, whose gradients by the rows of each member end with that member's shards. */
+void llm_share_end_members(struct llm_share *s, int64_t pass, int64_t chunk);
+/* The shards of member m of this rank's group. In a process whose group is not there, for estimates: its own. */
+struct llm_shard_run llm_share_member_run(const struct llm_share *s, int m);
 /* After the rank's rows: does what is left of the exchanges, and waits for them. Then the owners have the gradient of the step
  * (llm_trainable_grad), with zero 0 and int8 all ranks llm_param.grad. */
 int llm_share_finish(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;

@@ -19,13 +19,30 @@ static void nodes_of(const struct llm_share *s, enum llm_share_copies copies, in
     *end = s->first_node[d + members];
 }
 
-/* The nodes that rank q sends in a round: in the first all of them, or number `round` of its shards; of an expert, those of each member. */
+/* Replica d has a shard number `round`, which with zero 2 and 3 is node first_node[d] + round. */
+static bool has_shard(const struct llm_share *s, int d, int64_t round)
+{
+    return (size_t)round < s->first_node[d + 1] - s->first_node[d];
+}
+
+/* With zero 2 and 3: the replica whose rows node number k is of, of those that rank q sends in a round; -1: there are fewer. Of an expert it sends a
+ * node for each replica of its group. */
+static int replica_of(const struct llm_share *s, enum llm_share_copies copies, int q, int64_t round, size_t k)
+{
+    const int members = copies == LLM_SHARE_EXPERT ? s->ep : 1, first = q / s->lanes / members * members;
+    for (int d = first; d < first + members; d++) {
+        if (has_shard(s, d, round) && k-- == 0) return d;
+    }
+    return -1;
+}
+
+/* The nodes that rank q sends in a round: in the first all of them, or those of the shards with the number `round`. */
 static size_t sends(const struct llm_share *s, const struct llm_share_unit *u, int q, int64_t round)
 {
-    const size_t members = u->copies == LLM_SHARE_EXPERT ? (size_t)s->ep : 1;
-    size_t first, end;
+    size_t first, end, n = 0;
     nodes_of(s, u->copies, q, &first, &end);
-    return s->zero < 2 ? end - first : (size_t)round < (end - first) / members ? members : 0;
+    while (s->zero >= 2 && replica_of(s, u->copies, q, round, n) >= 0) n++;
+    return s->zero < 2 ? end - first : n;
 }
 
 static size_t own_nodes(const struct llm_share *s)
@@ -34,12 +51,12 @@ static size_t own_nodes(const struct llm_share *s)
 }
 
 /* The gradient of an expert in node number i of the rank's group: each member's last one lies in a gradient, those before it in buffers. With zero 2
- * and 3: in that of member i, of the round at hand. */
+ * and 3: number i of the round at hand. */
 static float *expert_node_at(const struct llm_share *s, size_t param, size_t i)
 {
     const int first = s->replica - s->replica % s->ep;
     int m = 0;
-    if (s->zero >= 2) return llm_expert_grad(s->t[param].p, (int)i);
+    if (s->zero >= 2) return llm_expert_grad(s->t[param].p, replica_of(s, LLM_SHARE_EXPERT, s->rank, s->round, i) - first);
     i += s->first_node[first];
     while (i >= s->first_node[first + m + 1]) m++;
     if (i + 1 == s->first_node[first + m + 1]) return llm_expert_grad(s->t[param].p, m);
@@ -207,11 +224,8 @@ static void keep_round(struct llm_share *s, struct llm_share_unit *u)
     const struct llm_share_peers peers = llm_share_peers(s, u);
     const float *x = u->staging;
     for (int q = peers.first; q < s->n; q += peers.step) {
-        const size_t n = sends(s, u, q, s->round);
-        size_t first, end;
-        nodes_of(s, u->copies, q, &first, &end);
-        for (size_t k = 0; k < n; k++) {
-            float *to = u->kept + (first + k * ((end - first) / n) + (size_t)s->round) * u->own;
+        for (size_t k = 0; k < sends(s, u, q, s->round); k++) {
+            float *to = u->kept + (s->first_node[replica_of(s, u->copies, q, s->round, k)] + (size_t)s->round) * u->own;
             if (q != s->rank) {
                 memcpy(to, x, u->own * sizeof *to);
                 x += u->own;

@@ -25,10 +25,9 @@ static const char *obstacle(const struct llm_train_options *o, bool adapted)
     return NULL;
 }
 
-int llm_share_check_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
+int llm_share_check_experts(const struct llm_layout *l, const struct llm_train_options *o, const struct llm_config *c, bool adapted,
                             const struct llm_objective *objective, struct llm_err *e)
 {
-    const int64_t rows = o->batch * o->accumulate;
     const int ep = (int)l->ep;
     const char *other = obstacle(o, adapted);
     if (llm_layout_experts(l) == 1) return 0;
@@ -44,14 +43,7 @@ int llm_share_check_experts(int64_t replicas, const struct llm_layout *l, const 
         return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected an objective that predicts the next token in one pass (lm, sft, prefix, fim), "
                         "found %s", ep, objective->name);
     }
-    /* Every replica makes the same number of passes, so that all take part in each exchange. */
-    if (o->grad_shards % replicas != 0) {
-        return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected --grad-shards to be a multiple of the %lld %s, found %lld", ep,
-                        (long long)replicas, llm_layout_lanes(l) > 1 ? "replicas" : "ranks", (long long)o->grad_shards);
-    }
-    if (rows % o->grad_shards == 0) return 0;
-    return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected shards of equally many rows, found %lld rows (--batch × --accumulate) in %lld shards "
-                    "(--grad-shards)", ep, (long long)rows, (long long)o->grad_shards);
+    return 0;
 }
 
 int llm_share_gradients(const struct llm_share *s, size_t i)
@@ -64,8 +56,7 @@ float *llm_share_member_buffers(const struct llm_share *s, size_t i, int m)
     return s->t[i].shards ? s->t[i].shards + (size_t)(m * s->member_buffers) * llm_shard_stride(s->t[i].p) : NULL;
 }
 
-/* The shards of member m of this rank's group. In a process whose group is not there, for estimates: its own. */
-static struct llm_shard_run member_run(const struct llm_share *s, int m)
+struct llm_shard_run llm_share_member_run(const struct llm_share *s, int m)
 {
     return s->comm ? llm_shard_run(s->replica - s->replica % s->ep + m, s->dp, s->run.n) : s->run;
 }
@@ -73,8 +64,29 @@ static struct llm_shard_run member_run(const struct llm_share *s, int m)
 void llm_share_members_init(struct llm_share *s)
 {
     for (int m = 0; m < s->ep; m++) {
-        const int64_t n = llm_shard_buffers(member_run(s, m));
+        const int64_t n = llm_shard_buffers(llm_share_member_run(s, m));
         if (n > s->member_buffers) s->member_buffers = n;
+    }
+}
+
+/* A shard of member m: the gradient of parameter number i, an expert, by its rows. */
+static void end_of_member(const struct llm_share *s, size_t i, int m, int64_t shard)
+{
+    struct llm_param p = *s->t[i].p;
+    p.grad = llm_expert_grad(&p, m);
+    struct llm_trainable of_member = {.p = &p, .shards = llm_share_member_buffers(s, i, m)};
+    if (p.grad) llm_shard_end(&of_member, 1, shard, llm_share_member_run(s, m));
+}
+
+void llm_share_end_members(struct llm_share *s, int64_t pass, int64_t chunk)
+{
+    for (size_t i = 0; s->ep > 1 && s->zero < 2 && i < s->n_params; i++) {
+        if (s->params[i].copies != LLM_SHARE_EXPERT || (chunk >= 0 && s->params[i].chunk != chunk)) continue;
+        for (int m = 0; m < s->ep; m++) {
+            const int64_t shard = s->member_ends[m * s->n_passes + pass];
+            const bool last = shard == llm_share_member_run(s, m).end - 1; /* which ends as the layer is left */
+            if (shard >= 0 && !(last && s->comm)) end_of_member(s, i, m, shard);
+        }
     }
 }
 
@@ -88,13 +100,7 @@ void llm_share_end_shard(struct llm_share *s, size_t i, int64_t shard)
         llm_shard_end(&s->t[i], 1, shard, s->run);
         return;
     }
-    for (int m = 0; m < s->ep && s->t[i].p->grad; m++) {
-        const struct llm_shard_run run = member_run(s, m);
-        struct llm_param p = *s->t[i].p;
-        p.grad = llm_expert_grad(&p, m);
-        struct llm_trainable of_member = {.p = &p, .shards = llm_share_member_buffers(s, i, m)};
-        llm_shard_end(&of_member, 1, run.first + (shard - s->run.first), run);
-    }
+    for (int m = 0; m < s->ep; m++) end_of_member(s, i, m, llm_share_member_run(s, m).end - 1);
 }
 
 void llm_share_clear_members(struct llm_share *s)

@@ -30,7 +30,7 @@ void llm_share_clear_parts(struct llm_share *s);
 void llm_share_members_init(struct llm_share *s);
 /* Buffers of parameter number i, an expert, for the rows of member m. */
 float *llm_share_member_buffers(const struct llm_share *s, size_t i, int m);
-/* llm_shard_end of parameter number i. Of an expert, for each member's shard of the same number among the member's. */
+/* llm_shard_end of parameter number i. Of an expert, for each member's last shard. */
 void llm_share_end_shard(struct llm_share *s, size_t i, int64_t shard);
 /* The experts' gradients by other members' rows become zero; llm_params_update clears the first member's. */
 void llm_share_clear_members(struct llm_share *s);

@@ -283,6 +283,7 @@ int llm_share_end(struct llm_share *s, int64_t shard, int64_t chunk, struct llm_
     if (!s->comm || shard < s->run.end - 1) {
         for (size_t i = 0; i < s->n_params; i++) {
             const bool copy = s->params[i].copies == LLM_SHARE_TIED && s->stage > 0; /* the head of the last chunk */
+            if (s->params[i].copies == LLM_SHARE_EXPERT) continue; /* llm_share_end_members */
             if (chunk < 0 || chunk == (copy ? s->pp * s->vp - 1 : s->params[i].chunk)) llm_share_end_shard(s, i, shard);
         }
     }

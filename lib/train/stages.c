@@ -88,13 +88,15 @@ static int receive(const struct llm_stages *p, struct llm_comm *c, int peer, voi
 
 static int64_t width(const struct llm_stages *p) { return p->t->model->config.hidden_size; }
 
+static int64_t rows_of(const struct llm_trainer_pass *a) { return a->idle ? 1 : a->end - a->first; }
+
 static int64_t floats_of(const struct llm_stages *p)
 {
-    return (p->pass->end - p->pass->first) * p->t->rows.row_len * width(p);
+    return rows_of(p->pass) * p->t->rows.row_len * width(p);
 }
 
 /* A message of router loads: the number of layers that were added, then [rows, experts] (llm_router_loads). */
-static int64_t numbers_of_loads(const struct llm_stages *p) { return 1 + (p->pass->end - p->pass->first) * p->experts; }
+static int64_t numbers_of_loads(const struct llm_stages *p) { return 1 + rows_of(p->pass) * p->experts; }
 
 static int64_t floats_of_loads(const struct llm_stages *p) { return numbers_of_loads(p) * (int64_t)(sizeof(int64_t) / sizeof(float)); }
 
@@ -160,7 +162,7 @@ static void output(struct llm_stage *cut, struct llm_ctx *c, struct llm_tensor *
 static int run_forward(struct llm_stages *p, struct slot *s, const struct llm_whole *whole, struct llm_err *e)
 {
     s->in = s->out = NULL;
-    s->rows = llm_rows_part(&p->t->rows, p->pass->first, p->pass->end - p->pass->first);
+    s->rows = llm_pass_rows(p->t, p->pass);
     return llm_pass_forward(p->t, s->c, whole, p->pass, &s->rows, e);
 }
 
@@ -196,9 +198,9 @@ static int receive_back(struct llm_stages *p, struct slot *s, bool computes, str
 static int run_backward(struct llm_stages *p, struct slot *s, struct llm_err *e)
 {
     struct llm_trainer *t = p->t;
-    llm_share_begin(&t->share, p->pass->shard, p->pass->ends_shard);
+    llm_share_begin(&t->share, p->pass->shard, p->pass->ends_shard && !p->pass->idle);
     t->share.between.recorded = 1; /* the forward passes of others lie between */
-    llm_backward(s->c);
+    llm_pass_backward(t, s->c, p->pass);
     if (!llm_ctx_failed(s->c)) return 0;
     *e = s->c->err;
     return -1;
@@ -327,7 +329,7 @@ static int act(struct llm_stages *p, const struct llm_whole *whole, struct llm_e
     const struct llm_trainer_pass *a = p->pass = &p->passes[at.pass];
     struct chunk *k = &p->chunks[at.chunk];
     struct slot *s = slot_of(p, k, at.pass);
-    const bool empty = a->end == a->first;
+    const bool empty = rows_of(a) == 0;
     int got = 0;
     s->chunk = k;
     s->pass = at.pass;
@@ -339,6 +341,7 @@ static int act(struct llm_stages *p, const struct llm_whole *whole, struct llm_e
     p->current = NULL;
     if (at.forward) return got;
     s->chunk = NULL;
+    if (got == 0 && whole) llm_share_end_members(&p->t->share, a->number, k->number);
     if (!a->ends_shard) return got;
     struct llm_err problem;
     if (join_tied(p, k, got < 0 ? &problem : e) < 0) got = -1;

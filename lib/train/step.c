@@ -74,9 +74,9 @@ static void report_step(struct llm_trainer *t, double loss, double bytes, struct
 /* Adds the gradient of a pass. 0, 1 (a signal was caught) or -1. */
 static int run_pass(struct llm_trainer *t, const struct llm_whole *whole, const struct llm_trainer_pass *p, struct llm_err *e)
 {
-    struct llm_rows part = llm_rows_part(&t->rows, p->first, p->end - p->first);
+    struct llm_rows part = llm_pass_rows(t, p);
     if (llm_pass_forward(t, &t->ctx, whole, p, &part, e) < 0) return -1;
-    llm_backward(&t->ctx);
+    llm_pass_backward(t, &t->ctx, p);
     if (llm_ctx_failed(&t->ctx)) {
         *e = t->ctx.err;
         return -1;
@@ -93,7 +93,9 @@ static int run_shards(struct llm_trainer *t, const struct llm_whole *whole, stru
     int got = 0;
     while (got == 0 && llm_pass_next(t, whole, run, &p)) {
         if (p.end > p.first && !apart) llm_share_begin(&t->share, p.shard, p.ends_shard);
-        if (p.end > p.first) got = run_pass(t, whole, &p, e);
+        if (p.idle) llm_share_begin(&t->share, p.shard, t->share.zero >= 2); /* with zero=1 some gradients are out of the way */
+        if (p.end > p.first || p.idle) got = run_pass(t, whole, &p, e);
+        if (got == 0) llm_share_end_members(&t->share, p.number, -1);
         if (got || !p.ends_shard) continue;
         if (apart) llm_shard_end(t->params, t->n_params, p.shard, run);
         else got = llm_share_end(&t->share, p.shard, -1, e);

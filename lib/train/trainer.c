@@ -121,8 +121,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     if (t->o.tensor_parts > 1 && m->lora) return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model without an adapter");
     if (llm_share_check_members(&t->layout, &t->o, e) < 0) return -1;
     if (llm_share_check_parts(&t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
-    const int64_t replicas = llm_comm_size(t->comm) / (llm_layout_lanes(&t->layout) * llm_layout_rows(&t->layout));
-    if (t->comm && llm_share_check_experts(replicas, &t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
+    if (t->comm && llm_share_check_experts(&t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
     if (t->comm && llm_layout_stages(&t->layout) > 1 && llm_stages_check(t->objective, m->lora, &t->layout, e) < 0) return -1;
     if (llm_config_is_limited(&m->config) && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
@@ -162,6 +161,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     if (ep > 1 && !(t->experts = llm_group_create(t->comm, of_lane, lanes, ep, e))) return -1;
     t->ctx.experts = t->eval_ctx.experts = t->experts;
     if (t->o.seq_parts > 1 && place_sequence(t, e) < 0) return -1;
+    if (ep > 1 && llm_pass_place_members(t, e) < 0) return -1;
     if (t->comm) {
         t->ctx.between = &t->share.between;
         t->eval_ctx.between = &t->share.eval_between;
@@ -199,6 +199,9 @@ void llm_trainer_release(struct llm_trainer *t)
     llm_rows_release(&t->eval_rows);
     llm_rows_release(&t->own_rows);
     free(t->own_loss);
+    free(t->idle_targets);
+    free(t->idle_loss);
+    free(t->idle_grads);
     free(t->token_loss);
     free(t->piece_bytes);
     free(t->classes[0]);

@@ -21,10 +21,22 @@ int llm_trainer_survey(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* The rows that one gradient is of: the step's, or a replica's. */
 struct llm_whole { int64_t first, n; double weight; };
 /* Rows [first, end) of the step, of one shard; none if the shard has no rows. Zeroed: before the first pass. */
-struct llm_trainer_pass { int64_t shard, first, end; bool ends_shard; };
+struct llm_trainer_pass {
+    int64_t shard, first, end;
+    bool ends_shard;
+    int64_t number;             /* of the pass, from 0 */
+    bool idle;                  /* of no rows: other ranks of the group have some that need this rank's experts */
+    int64_t idle_left;          /* such passes that are left */
+};
 /* The next pass over the run's shards, each pass as far as it lies in one shard. With zero 2 and 3 a shard is one pass (llm_share_check). False:
  * there is none. */
 bool llm_pass_next(const struct llm_trainer *t, const struct llm_whole *whole, struct llm_shard_run run, struct llm_trainer_pass *p);
+/* The rows that a pass runs: an idle one has a row in which no loss counts. */
+struct llm_rows llm_pass_rows(const struct llm_trainer *t, const struct llm_trainer_pass *p);
+/* Of a rank whose group divides experts: which pass ends which shard of which member, and what idle passes need. After t->rows. 0 or -1. */
+int llm_pass_place_members(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* The backward pass. An idle one adds nothing to the counts and the statistics of routers. */
+void llm_pass_backward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_trainer_pass *p);
 /* Runs the objective over the pass's rows, which llm_rows_part has cut and which must live until the backward pass. 0 or -1. */
 int llm_pass_forward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_whole *whole, const struct llm_trainer_pass *p,
                      const struct llm_rows *rows, struct llm_err *e) LLM_MUST_CHECK;
