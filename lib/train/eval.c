@@ -30,7 +30,7 @@ static int cut_windows(struct llm_trainer *t, bool file, uint64_t first, uint64_
 /* Before a pass in which ranks exchange weights or activations: none takes it alone. */
 static int agree_on_pass(struct llm_trainer *t, int got, struct llm_err *e)
 {
-    if (t->share.zero < 3 && !t->stages && (!llm_trainer_joins(t) || t->share.cp > 1)) return got;
+    if (t->share.zero < 3 && !t->stages && !llm_trainer_joins(t)) return got;
     got = llm_trainer_agree(t, got, e);
     t->eval_agreed = got != 0;
     return got;
@@ -86,7 +86,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         part = llm_rows_part(&part, 0, (int64_t)n);
         if (part.counted == 0) continue;
         llm_share_begin_eval(&t->share);
-        if (llm_trainer_joins(t) && t->share.cp == 1) got = run_member(t, &part, e);
+        if (llm_trainer_joins(t)) got = run_member(t, &part, e);
         else got = t->stages ? llm_stages_eval(t, &part, e) : t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e);
         if (got < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);

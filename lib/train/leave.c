@@ -4,14 +4,18 @@
 
 int llm_trainer_say(struct llm_trainer *t, struct llm_err *e)
 {
-    return llm_group_say(t->group, e) < 0 ? -1 : llm_group_say(t->experts, e);
+    return llm_group_say(t->group, e) < 0 || llm_group_say(t->experts, e) < 0 ? -1 : llm_group_say(t->sequence.group, e);
 }
 
 int llm_trainer_leave(struct llm_trainer *t, int *got, struct llm_err *e)
 {
-    bool abandoned, by_experts;
+    bool abandoned = false, by;
+    struct llm_group *const groups[] = {t->group, t->experts, t->sequence.group};
     if (llm_trainer_say(t, e) < 0) return -1; /* in all groups before the first wait */
-    if (llm_group_leave(t->group, &abandoned, e) < 0 || llm_group_leave(t->experts, &by_experts, e) < 0) return -1;
-    if ((abandoned || by_experts) && *got < 0) *got = 0;
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        if (llm_group_leave(groups[i], &by, e) < 0) return -1;
+        abandoned |= by;
+    }
+    if (abandoned && *got < 0) *got = 0;
     return 0;
 }

@@ -168,13 +168,6 @@ static int64_t shard_buffers(const struct llm_trainer *t, size_t i)
     return of_replica > n ? of_replica : n;
 }
 
-static float *make_gradient(const struct llm_trainer *t, size_t number, struct llm_err *e)
-{
-    const struct llm_param *p = t->params[number].p;
-    const size_t more = (size_t)llm_share_gradients(&t->share, number) - 1;
-    return zeroed(more * llm_shard_stride(p) + (size_t)llm_param_count(p), sizeof(float), e);
-}
-
 /* Master, gradient, moments and what else a parameter under training needs. */
 static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
 {
@@ -193,7 +186,8 @@ static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
         p->owned = false;
         return 0;
     }
-    if (llm_share_place(&t->share, number, e) < 0 || (!p->grad && !(p->grad = make_gradient(t, number, e)))) return -1;
+    const size_t gradients = llm_share_gradient_floats(&t->share, number);
+    if (llm_share_place(&t->share, number, e) < 0 || (!p->grad && !(p->grad = zeroed(gradients, sizeof(float), e)))) return -1;
     if (!llm_share_pools_weights(&t->share, number) && make_forms(t, p, e) < 0) return -1;
     const struct llm_share_param *at = &t->share.params[number];
     const bool copy = at->copies == LLM_SHARE_TIED && at->home != t->share.lane; /* of a tied embedding, which is looked up in another stage */

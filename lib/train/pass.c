@@ -120,11 +120,11 @@ void llm_pass_backward(struct llm_trainer *t, struct llm_ctx *c, const struct ll
 }
 
 /* The forward pass of a rank that divides rows with others. */
-static int forward_own(struct llm_trainer *t, struct llm_ctx *c, const struct llm_trainer_pass *p, const struct llm_rows *rows, double scale,
-                       struct llm_err *e)
+static int forward_own(struct llm_trainer *t, struct llm_ctx *c, const struct llm_trainer_pass *p, const struct llm_rows *rows,
+                       struct llm_rows *own_rows, double scale, struct llm_err *e)
 {
     const int64_t whole = t->rows.row_len, own = whole / t->sequence.ranks, first = own * t->sequence.rank;
-    const struct llm_rows part = llm_rows_columns(rows, first, &t->own_rows);
+    const struct llm_rows part = llm_rows_columns(rows, first, own_rows);
     const int got = t->objective->run(c, &t->task, &part, scale, t->own_loss, e);
     for (int64_t r = 0; r < part.n_rows; r++) {
         memcpy(t->token_loss + (p->first + r) * whole + first, t->own_loss + r * own, (size_t)own * sizeof *t->own_loss);
@@ -133,13 +133,13 @@ static int forward_own(struct llm_trainer *t, struct llm_ctx *c, const struct ll
 }
 
 int llm_pass_forward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_whole *whole, const struct llm_trainer_pass *p,
-                     const struct llm_rows *rows, struct llm_err *e)
+                     const struct llm_rows *rows, struct llm_rows *own, struct llm_err *e)
 {
     c->step = (uint64_t)t->step;
     if (p->idle) return forward_idle(t, c, rows, e);
     c->first_row = p->first;
     c->z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
     c->token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(whole->n * t->rows.row_len);
-    if (t->sequence.ranks > 1) return forward_own(t, c, p, rows, 1.0 / whole->weight, e);
+    if (t->sequence.ranks > 1) return forward_own(t, c, p, rows, own, 1.0 / whole->weight, e);
     return t->objective->run(c, &t->task, rows, 1.0 / whole->weight, t->token_loss + p->first * t->rows.row_len, e);
 }

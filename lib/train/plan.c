@@ -227,12 +227,13 @@ static double sent_to_experts(const struct llm_config *c, const struct llm_train
 
 /* Bytes that a rank which divides rows with others sends to these in a step of so many tokens of its own: queries, keys, values and what attention
  * makes of them, and their gradients. */
-static double sent_by_rows(const struct llm_config *c, const struct llm_train_options *o, int64_t cp, double tokens)
+static double sent_by_rows(const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, double tokens, double layers)
 {
+    const double others = 1 - 1 / (double)llm_layout_rows(l);
     const bool latent = llm_decoder_mixer(c, 0) == &llm_module_mla;
     const int64_t of_head = c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim;
     const double width = (double)(2 * (latent ? c->num_attention_heads * of_head : (c->num_attention_heads + c->num_key_value_heads) * c->head_dim));
-    return 4 * tokens * (1 - 1 / (double)cp) * width * (double)c->num_hidden_layers * (o->checkpoint_every > 0 ? 3 : 2);
+    return 4 * tokens * others * width / (double)llm_layout_members(l) * layers * (o->checkpoint_every > 0 ? 3 : 2);
 }
 
 /* p->work and p->messages, from the FLOPs of a step. */
@@ -255,7 +256,8 @@ static int add_work(struct llm_plan *p, const struct llm_config *c, const struct
     if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
     const double passed = n > 2 || vp > 1 ? 4 * (double)vp : n > 1 ? 2 : 0; /* messages between chunks */
     p->messages += passes * ((members - 1) * (layers / (double)n * (o->checkpoint_every > 0 ? 6 : 4) + 2) + passed
-                             + (ep - 1) * slices * 5 * mixtures(c, NULL) / (double)n + (cp - 1) * layers * (o->checkpoint_every > 0 ? 6 : 4));
+                             + (ep - 1) * slices * 5 * mixtures(c, NULL) / (double)n
+                             + (cp - 1) * layers / (double)n * (o->checkpoint_every > 0 ? 6 : 4));
     return 0;
 }
 
@@ -280,9 +282,10 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
     const int64_t rows = o->batch * o->accumulate, shards = llm_shard_rows(dp, o->grad_shards);
     const int64_t context = o->context ? o->context : llm_config_default_context(c), own_rows = shards * llm_shard_rows(o->grad_shards, rows);
     const int64_t passes = (own_rows + o->batch - 1) / o->batch;
-    const int64_t members = llm_layout_members(l);
+    const int64_t members = llm_layout_members(l), cp = llm_layout_rows(l);
     const double table = c->tie_word_embeddings ? (double)c->vocab_size * (double)c->hidden_size / (double)members : 0, all = p->trained;
-    const double states = 4 * (double)(o->batch * context * c->hidden_size), own = (double)(own_rows * context * c->hidden_size);
+    const double states = 4 * (double)(o->batch * context * c->hidden_size / cp), own = (double)(own_rows * context * c->hidden_size / cp);
+    const double parts = (double)(o->seq_parts / cp);
     int64_t first[LLM_PLAN_MAX_STAGES + 1];
     struct llm_plan most = {.total = -1};
     double slowest = 0;
@@ -300,20 +303,21 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         struct trained t;
         for (int64_t i = 0; i < c->num_hidden_layers; i++) layers += has_layer(&stage, i);
         if (count_trained(&t, c, m, o, &stage, members, e) < 0) return -1;
-        const struct llm_share_cost shared = cost_of(&t, dp, l, o);
+        const struct llm_share_cost shared = cost_of(&t, dp * cp, l, o);
         const double elsewhere = all - t.params + t.experts * (1 - 1 / (double)ep); /* of other stages, or experts of other ranks */
         struct llm_plan s = *p;
         s.weights = shared.weights + t.frozen_bytes + 4 * copy;
-        s.gradients = shared.gradients + (k == 0 ? p->gradients : 0) + (1 + waiting) * 4 * copy;
-        s.moments = t.moments / (double)dp;
+        s.gradients = shared.gradients + (k == 0 ? p->gradients : 0) + (1 + waiting) * 4 * copy * parts;
+        s.moments = t.moments / (double)(dp * cp);
         const double outside = value_at(&of->bytes, of->few, 0) - of->shared - of->grads; /* of layers */
         s.activations = (double)flying * (layers / (double)vp * of->bytes.each + of->shared + 2 * states) + of->grads;
         s.activations += last && outside > 0 ? outside : 0;
         s.other = p->other + shared.staging + of->forms * (double)members * t.params / all;
         const double stored = 4 * all + p->moments, saving = (k == 0 ? 4 * elsewhere : 0) + llm_frames_memory(stored, t.frames);
         s.other += saving > s.activations ? saving - s.activations : 0;
-        s.nodes = dp > 1 ? (double)shared.nodes : 0;
-        s.sent = shared.sent + 4 * own * sends + 4 * copy * (double)shards;
+        s.nodes = dp * cp > 1 ? (double)shared.nodes : 0;
+        s.sent = shared.sent + 4 * own * sends + 4 * copy * (double)shards * parts;
+        if (cp > 1) s.sent += sent_by_rows(c, o, l, own / (double)c->hidden_size, layers);
         if (members > 1) s.sent += sent_by_member(c, o, members, own / (double)c->hidden_size, layers, k == 0, last);
         if (ep > 1) s.sent += sent_to_experts(c, o, l, mixtures(c, &stage), own / (double)c->hidden_size);
         s.total = s.weights + s.gradients + s.moments + s.averages + s.activations + s.other;
@@ -377,7 +381,8 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     }
     double steps = few == c->num_hidden_layers ? 0 : (double)(c->num_hidden_layers - few) / (double)(more - few);
     const struct llm_share_cost shared = cost_of(&trained, ranks * cp, l, o);
-    if (o->seq_parts > cp) looked_up = 4 * (double)(o->seq_parts / cp) * (double)c->hidden_size * (double)c->vocab_size; /* all rows of each part */
+    const double of_table = (double)c->hidden_size * (double)c->vocab_size / (double)members;
+    if (o->seq_parts > cp) looked_up = 4 * (double)(o->seq_parts / cp) * of_table; /* all rows of each part */
     *p = (struct llm_plan){.params = n,
                            .trained = whole.params,
                            .weights = shared.weights + trained.frozen_bytes,
@@ -398,7 +403,8 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         one.seconds *= own;
         two.seconds *= own;
     }
-    if (cp > 1) p->sent += sent_by_rows(c, o, cp, tokens / (double)cp * (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards);
+    const double of_replica = tokens * (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards;
+    if (cp > 1) p->sent += sent_by_rows(c, o, l, of_replica / (double)cp, (double)c->num_hidden_layers);
     if (ep > 1) {
         if (l->zero < 3) collected = 4 * trained.experts * (1 - 1 / (double)ep);
         p->sent += sent_to_experts(c, o, l, mixtures(c, NULL), tokens * (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards);
@@ -407,9 +413,9 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     if (members > 1 && !cut) {
         const int64_t parts = llm_train_options_parts(o);
         const double own = tokens * (double)llm_shard_rows(ranks, parts) / (double)parts; /* a rank's tokens */
-        p->ranks = (double)(ranks * members);
-        p->nodes = ranks > 1 ? p->nodes : 0;
-        p->sent += sent_by_member(c, o, members, own, (double)c->num_hidden_layers, true, true);
+        p->ranks = (double)(ranks * cp * members);
+        p->nodes = ranks * cp > 1 ? p->nodes : 0;
+        p->sent += sent_by_member(c, o, members, own / (double)cp, (double)c->num_hidden_layers, true, true);
     }
     if (o->outer != LLM_OUTER_NONE) {
         const double own = (double)llm_shard_rows(ranks, o->replicas); /* replicas of a rank, at most */
@@ -426,7 +432,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
                                     .shared = two.shared, .grads = two.grads, .forms = one.forms + steps * (two.forms - one.forms), .few = few};
         p->gradients -= shared.gradients;
         p->other += program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
-        p->ranks = (double)(replicas * llm_layout_lanes(l));
+        p->ranks = (double)(replicas * cp * llm_layout_lanes(l));
         if (plan_stages(p, c, m, o, l, &of, e) < 0) return -1;
         p->seconds = p->step_seconds * (double)o->steps;
         return 0;

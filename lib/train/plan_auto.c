@@ -94,7 +94,10 @@ static int list(struct candidates *k, const struct run *r, int64_t ranks, struct
     for (int64_t lanes = 2; lanes <= ranks; lanes++) {
         for (int64_t tp = lanes; tp >= 1 && ranks % lanes == 0 && got == 0; tp--) {
             if (lanes % tp != 0 || lanes / tp > LLM_PLAN_MAX_STAGES) continue;
-            got = consider(k, r, &(struct llm_layout){.dp = ranks / lanes, .zero = 1, .tp = tp, .pp = lanes / tp}, e);
+            for (int64_t cp = 1; cp <= r->o->seq_parts && cp <= ranks / lanes && got == 0; cp++) {
+                if (ranks / lanes % cp != 0) continue;
+                got = consider(k, r, &(struct llm_layout){.dp = ranks / lanes / cp, .zero = 1, .tp = tp, .pp = lanes / tp, .cp = cp}, e);
+            }
             if (got == 0) got = list_experts(k, r, &(struct llm_layout){.dp = ranks / lanes, .tp = tp, .pp = lanes / tp}, 1, e);
             if (got == 0) got = list_chunks(k, r, &(struct llm_layout){.dp = ranks / lanes, .zero = 1, .tp = tp, .pp = lanes / tp}, e);
         }

@@ -33,7 +33,8 @@
  *
  * With --seq-parts Q (tensor/sequence.h) the tree has Q·S terms: shard s by part q of the rows is term q·S + s. A rank keeps the gradients of its
  * parts apart, and what the tree adds of them it adds before they travel. With sequence parallelism (`cp`) rank d·cp + k has the k-th run of parts of
- * the rows of replica d. What concerns the exchange is among all ranks, as in data parallelism.
+ * the rows of replica d; with stages and members it is one of the ranks (d·cp + k)·lanes and on, which have these parts. What concerns the exchange
+ * is among all ranks of a lane, as in data parallelism: to it, these are dp·cp replicas.
  *
  * With --gradients int8 shards are not added in the tree (share_int8.c). Of each 256 elements of a parameter the largest magnitude in any shard is
  * agreed upon, each shard is rounded to 127ths of it, and the integers are added, which has the same result in any order. They travel when the
@@ -70,7 +71,7 @@ static inline int64_t llm_layout_chunks(const struct llm_layout *l) { return l->
 static inline int64_t llm_layout_members(const struct llm_layout *l) { return l->tp > 1 ? l->tp : 1; }
 static inline int64_t llm_layout_experts(const struct llm_layout *l) { return l->ep > 1 ? l->ep : 1; }
 static inline int64_t llm_layout_rows(const struct llm_layout *l) { return l->cp > 1 ? l->cp : 1; }
-/* Ranks of a replica that compute with the same rows. */
+/* Ranks of a replica that compute with the same tokens. */
 static inline int64_t llm_layout_lanes(const struct llm_layout *l) { return llm_layout_stages(l) * llm_layout_members(l); }
 /* "dp=4,zero=1". -1: `e` names what is not understood, or not built. */
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e) LLM_MUST_CHECK;
@@ -141,12 +142,12 @@ struct llm_share {
     int ep;                         /* replicas of a group that divides experts; 1: there are none. Of them this rank's is replica % ep */
     int64_t *member_ends, n_passes; /* ep > 1: [ep, n_passes] the shard that a pass of a member ends; -1: none; owned */
     int64_t member_buffers;         /* ep > 1: buffers (llm_shard_buffers) of an expert for each member's rows, at most; with parts: for each part */
-    int cp;                         /* ranks that divide a row; this one is number rank % cp of them */
+    int cp;                         /* ranks that divide a row; this one is number replica % cp of them */
     int64_t parts;                  /* of a row that this rank has, whose gradients are apart; 1: there is one */
     struct llm_share_place *places; /* with parts: of this rank's nodes; owned */
     struct llm_share_joins joins;   /* with parts: the sums that lead to them, in order; owned */
     int lanes, lane, stage;         /* ranks of a replica, and which of them this one is: stage·tp + member */
-    int dp, replica;                /* replicas, and this rank's. rank = replica·lanes + lane */
+    int dp, replica;                /* replicas, cp of which divide the same rows, and this rank's. rank = replica·lanes + lane */
     int64_t *first_layer;           /* [pp · vp + 1] of the chunks; owned */
     bool int8;                      /* --gradients int8 */
     struct llm_shard_run run;       /* of this rank */
@@ -207,8 +208,11 @@ void llm_share_release(struct llm_share *s);
 
 /* Whether this rank computes with parameter number i: it belongs to the rank's stage, or to its slices. */
 bool llm_share_has(const struct llm_share *s, size_t i);
-/* Gradients of parameter number i that this rank keeps apart: of an expert that ranks divide one for each member of the group; else 1. */
+/* Gradients of parameter number i that this rank keeps apart: of an expert that ranks divide one for each member of the group; else one for each part
+ * of a row. */
 int llm_share_gradients(const struct llm_share *s, size_t i);
+/* Floats of these gradients, one after the other. */
+size_t llm_share_gradient_floats(const struct llm_share *s, size_t i);
 /* Whether rank 0 lacks elements of the weights of parameter number i, which it collects to hash and to save them. */
 bool llm_share_collects(const struct llm_share *s, size_t i);
 /* Whether that holds of some parameter. */

@@ -220,13 +220,13 @@ static int make_nodes_of_parts(struct llm_share *s, struct llm_err *e)
 {
     const struct llm_terms k = llm_share_terms(s);
     size_t room = 0;
-    for (int q = 0; q < s->n; q++) room += (size_t)llm_terms_nodes(&k, q, NULL, NULL, NULL);
+    for (int q = 0; q < s->dp; q++) room += (size_t)llm_terms_nodes(&k, q, NULL, NULL, NULL);
     s->nodes = llm_calloc(room, sizeof *s->nodes, "the ranks' shares", e);
     struct llm_share_place *places = llm_calloc(room, sizeof *places, "the ranks' shares", e);
-    for (int q = 0; q < s->n && s->nodes && places; q++) {
+    for (int q = 0; q < s->dp && s->nodes && places; q++) {
         s->first_node[q + 1] = s->first_node[q] + (size_t)llm_terms_nodes(&k, q, s->nodes + s->first_node[q], places, NULL);
     }
-    s->n_nodes = s->first_node[s->n];
+    s->n_nodes = s->first_node[s->dp];
     free(places);
     return places && s->nodes ? 0 : -1;
 }

@@ -51,6 +51,12 @@ int llm_share_gradients(const struct llm_share *s, size_t i)
     return s->params[i].copies == LLM_SHARE_EXPERT ? s->ep : (int)s->parts;
 }
 
+size_t llm_share_gradient_floats(const struct llm_share *s, size_t i)
+{
+    const struct llm_param *p = s->t[i].p;
+    return (size_t)(llm_share_gradients(s, i) - 1) * llm_shard_stride(p) + (size_t)llm_param_count(p);
+}
+
 float *llm_share_member_buffers(const struct llm_share *s, size_t i, int m)
 {
     return s->t[i].shards ? s->t[i].shards + (size_t)(m * s->member_buffers) * llm_shard_stride(s->t[i].p) : NULL;

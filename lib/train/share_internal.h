@@ -6,10 +6,10 @@
 #include "train/share.h"
 
 /* ---- share_parts.c ---- */
-/* The terms of the tree where rows have parts: `ranks` in all, cp of which divide a row, each with `parts`; shards of a step. */
+/* The terms of the tree where rows have parts: `ranks` of a lane, cp of which divide a row, each with `parts`; shards of a step. */
 struct llm_terms { int64_t ranks, cp, parts, shards; };
 struct llm_terms llm_share_terms(const struct llm_share *s);
-/* The terms of a part of rank q: its shards. */
+/* The terms of a part of rank q of a lane: its shards. */
 struct llm_shard_run llm_terms_run(const struct llm_terms *k, int q, int64_t part);
 /* The nodes that rank q sends, where they are, and the sums that make them (NULL: not wanted). nodes NULL: for how many there must be room. */
 int64_t llm_terms_nodes(const struct llm_terms *k, int q, struct llm_tree_node *nodes, struct llm_share_place *places, struct llm_share_joins *joins);

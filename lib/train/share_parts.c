@@ -18,7 +18,6 @@ static const char *obstacle(const struct llm_train_options *o, bool adapted)
     if (o->gradients == LLM_GRADIENTS_INT8) return "a run without --gradients int8";
     if (o->outer != LLM_OUTER_NONE) return "a run without --outer";
     if (o->carry_state) return "a run without --carry-state";
-    if (o->tensor_parts > 1) return "a run without --tensor-parts";
     if (o->activations != LLM_STORED_F32) return "a run without --activations";
     if (o->batch_tokens > 0) return "steps of --batch rows, found --batch-tokens";
     return NULL;
@@ -28,8 +27,6 @@ int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_opt
                           const struct llm_objective *objective, struct llm_err *e)
 {
     const int64_t context = o->context > 0 ? o->context : llm_config_default_context(c), ranks = llm_layout_rows(l);
-    const struct { const char *name; int64_t v; } others[] = {{"pp", llm_layout_stages(l)}, {"tp", llm_layout_members(l)},
-                                                              {"ep", llm_layout_experts(l)}};
     const char *other = obstacle(o, adapted);
     if (o->seq_parts % ranks != 0) {
         return llm_fail(e, LLM_EX_USAGE, "--shard: expected cp to be a divisor of --seq-parts, %lld, found cp=%d", (long long)o->seq_parts,
@@ -45,11 +42,8 @@ int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_opt
         return llm_fail(e, LLM_EX_USAGE, "--seq-parts: expected a divisor of the %lld tokens of a row (--context), found %lld", (long long)context,
                         (long long)o->seq_parts);
     }
-    if (llm_model_check_sequence(c, o->seq_parts, ranks, e) < 0) return -1;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (others[i].v == 1) continue;
-        return llm_fail(e, LLM_EX_USAGE, "--shard: expected dp and cp alone with --seq-parts, found %s=%d", others[i].name, (int)others[i].v);
-    }
+    if (llm_model_check_sequence(c, o->seq_parts, o->tensor_parts, ranks, e) < 0) return -1;
+    if (llm_layout_experts(l) > 1) return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep=1 with --seq-parts, found ep=%d", (int)l->ep);
     if (l->zero < 2) return 0;
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected zero=0 or 1 with --seq-parts, found zero=%d", (int)l->zero);
 }
@@ -85,7 +79,7 @@ int64_t llm_terms_nodes(const struct llm_terms *k, int q, struct llm_tree_node *
 
 struct llm_terms llm_share_terms(const struct llm_share *s)
 {
-    return (struct llm_terms){s->comm ? s->n : s->cp, s->cp, s->parts, s->run.n};
+    return (struct llm_terms){s->comm ? s->dp : s->cp, s->cp, s->parts, s->run.n};
 }
 
 double llm_share_cost_of_parts(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_share_cost *c)
@@ -118,14 +112,14 @@ float *llm_share_node_at(const struct llm_share *s, size_t i, struct llm_share_p
 int llm_share_parts_init(struct llm_share *s, struct llm_err *e)
 {
     const struct llm_terms k = llm_share_terms(s);
-    const size_t most = (size_t)llm_terms_nodes(&k, s->rank, NULL, NULL, NULL);
+    const size_t most = (size_t)llm_terms_nodes(&k, s->replica, NULL, NULL, NULL);
     struct llm_tree_node *nodes = llm_calloc(most, sizeof *nodes, "the ranks' shares", e);
     s->places = nodes ? llm_calloc(most, sizeof *s->places, "the ranks' shares", e) : NULL;
     s->joins.v = s->places ? llm_calloc(most, sizeof *s->joins.v, "the ranks' shares", e) : NULL;
-    if (s->joins.v) llm_terms_nodes(&k, s->rank, nodes, s->places, &s->joins);
+    if (s->joins.v) llm_terms_nodes(&k, s->replica, nodes, s->places, &s->joins);
     free(nodes);
     for (int64_t part = 0; part < s->parts; part++) {
-        const int64_t n = llm_shard_buffers(llm_terms_run(&k, s->rank, part));
+        const int64_t n = llm_shard_buffers(llm_terms_run(&k, s->replica, part));
         if (n > s->member_buffers) s->member_buffers = n;
     }
     return s->joins.v ? 0 : -1;
@@ -164,7 +158,7 @@ void llm_share_end_parts(struct llm_share *s, size_t i, int64_t shard)
     const size_t stride = llm_shard_stride(q->p);
     if (!q->p->grad) return;
     for (int64_t part = 0; part < s->parts; part++) {
-        const struct llm_shard_run run = llm_terms_run(&k, s->rank, part);
+        const struct llm_shard_run run = llm_terms_run(&k, s->replica, part);
         struct llm_param p = *q->p;
         p.grad += (size_t)part * stride;
         if (p.grad_lookup) p.grad_lookup += (size_t)part * stride;
@@ -172,7 +166,8 @@ void llm_share_end_parts(struct llm_share *s, size_t i, int64_t shard)
                                         .shards = q->shards ? q->shards + (size_t)(part * s->member_buffers) * stride : NULL};
         llm_shard_end(&of_part, 1, run.first + (shard - s->run.first), run);
     }
-    if (shard < s->run.end - 1 || s->parts == 1) return;
+    const bool copy = s->params[i].copies == LLM_SHARE_TIED && s->params[i].home != s->lane; /* its gradient has gone to the first stage */
+    if (shard < s->run.end - 1 || s->parts == 1 || copy) return;
     LLM_PROFILE("gradient shards", 4 * (double)s->joins.n * (double)llm_param_count(q->p));
     llm_parallel(((size_t)llm_param_count(q->p) + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, &(struct sum){s, i});
 }
@@ -196,12 +191,15 @@ int llm_share_tokens(struct llm_share *s, float *x, int64_t rows, int64_t row_le
     int got = all && messages && bytes ? 0 : -1;
     for (int pass = 0; pass < 2 && got == 0; pass++, at = 0) { /* what this rank has to its message; then what the others have from theirs */
         for (int q = 0; q < s->n; q++) {
-            const struct llm_shard_run run = llm_shard_run(q / s->cp, s->n / s->cp, s->run.n);
+            const int of_replica = q / s->lanes;
+            const struct llm_shard_run run = llm_shard_run(of_replica / s->cp, s->dp / s->cp, s->run.n);
             const int64_t first = llm_shard_first(run.first, run.n, rows), end = llm_shard_first(run.end, run.n, rows);
             messages[q] = all + at;
+            bytes[q] = 0;
+            if (q % s->lanes != s->lanes - 1) continue;
             bytes[q] = (size_t)((end - first) * own) * sizeof *all;
             for (int64_t r = first; r < end; r++, at += (size_t)own) {
-                float *of = x + r * row_len + q % s->cp * own;
+                float *of = x + r * row_len + of_replica % s->cp * own;
                 if (pass == 0 && q == s->rank) memcpy(all + at, of, (size_t)own * sizeof *of);
                 if (pass == 1 && q != s->rank) memcpy(of, all + at, (size_t)own * sizeof *of);
             }

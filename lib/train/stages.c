@@ -25,7 +25,7 @@ struct slot {
     struct llm_ctx *c, own;       /* c: own, or of the first slot the trainer's */
     const struct chunk *chunk;    /* NULL: no pass is under way */
     int64_t pass;
-    struct llm_rows rows;
+    struct llm_rows rows, part;   /* part: this rank's of each row, where ranks divide rows */
     struct llm_tensor *in, *out;  /* of the chunk's layers; NULL: there is none */
     float *idle;                  /* [tokens of a pass, hidden_size] what is exchanged without computing */
     int64_t *loads[2];            /* of mixtures: see put_loads. 0: on their way to later chunks; 1: those of all layers */
@@ -92,7 +92,7 @@ static int64_t rows_of(const struct llm_trainer_pass *a) { return a->idle ? 1 : 
 
 static int64_t floats_of(const struct llm_stages *p)
 {
-    return rows_of(p->pass) * p->t->rows.row_len * width(p);
+    return rows_of(p->pass) * (p->t->rows.row_len / p->t->share.cp) * width(p);
 }
 
 /* A message of router loads: the number of layers that were added, then [rows, experts] (llm_router_loads). */
@@ -163,7 +163,7 @@ static int run_forward(struct llm_stages *p, struct slot *s, const struct llm_wh
 {
     s->in = s->out = NULL;
     s->rows = llm_pass_rows(p->t, p->pass);
-    return llm_pass_forward(p->t, s->c, whole, p->pass, &s->rows, e);
+    return llm_pass_forward(p->t, s->c, whole, p->pass, &s->rows, &s->part, e);
 }
 
 /* The forward pass of a pass, with its messages. whole NULL: these alone. */
@@ -282,7 +282,7 @@ static int join_tied(struct llm_stages *p, const struct chunk *k, struct llm_err
     for (size_t i = 0; i < s->n_params; i++) {
         const struct llm_param *q = s->t[i].p;
         if (s->params[i].copies != LLM_SHARE_TIED || !llm_share_has(s, i)) continue;
-        const int64_t n = llm_param_count(q);
+        const int64_t n = (int64_t)llm_share_gradient_floats(s, i);
         if (p->stage == 0 && receive(p, p->heads, s->rank + others, q->grad, n, e) < 0) return -1;
         if (p->stage == 0) continue;
         memcpy(to, q->grad, (size_t)n * sizeof *to);
@@ -352,6 +352,7 @@ static void destroy_slot(struct slot *s)
 {
     if (s) s->own.grads = (struct llm_arena){0};
     if (s && s->c == &s->own) llm_ctx_release(&s->own);
+    if (s) llm_rows_release(&s->part);
     if (s) free(s->idle);
     for (int i = 0; s && i < 2; i++) free(s->loads[i]);
     if (s) free(s->ahead.v);
@@ -364,6 +365,7 @@ static int add_slot(struct llm_stages *p, struct llm_err *e)
     if (llm_grow((void **)&p->slots, &p->slots_room, p->n_slots + 1, sizeof *p->slots, e) < 0) return -1;
     struct slot *s = llm_calloc(1, sizeof *s, "stages", e);
     if (!s || !(s->idle = llm_calloc((size_t)(p->tokens * width(p)), sizeof *s->idle, "activations of stages", e))) goto fail;
+    if (t->share.cp > 1 && llm_rows_init(&s->part, t->o.batch, t->o.context / t->share.cp, e) < 0) goto fail;
     for (int i = 0; i < 2 && p->experts > 0; i++) { /* as many rows as tokens, at most */
         if (!(s->loads[i] = llm_calloc((size_t)(1 + p->tokens * p->experts), sizeof **s->loads, "stages", e))) goto fail;
     }
@@ -382,6 +384,7 @@ static int add_slot(struct llm_stages *p, struct llm_err *e)
         s->c->between = t->ctx.between;
         s->c->group = t->ctx.group;
         s->c->experts = t->ctx.experts;
+        s->c->sequence = t->ctx.sequence;
     }
     p->slots[p->n_slots++] = s;
     return 0;
@@ -523,10 +526,10 @@ struct llm_stages *llm_stages_create(struct llm_trainer *t, struct llm_err *e)
     struct llm_stages *p = llm_calloc(1, sizeof *p, "stages", e);
     if (!p) return NULL;
     *p = (struct llm_stages){.t = t, .stage = s->stage, .n = s->pp, .n_chunks = s->vp, .gpipe = t->layout.gpipe};
-    p->tokens = t->o.batch * t->o.context;
+    p->tokens = t->o.batch * t->o.context / s->cp;
     p->experts = c->num_experts;
     for (size_t i = 0; i < s->n_params; i++) {
-        if (s->params[i].copies == LLM_SHARE_TIED && llm_share_has(s, i)) p->tied += llm_param_count(s->t[i].p);
+        if (s->params[i].copies == LLM_SHARE_TIED && llm_share_has(s, i)) p->tied += (int64_t)llm_share_gradient_floats(s, i);
     }
     if (!(p->comm = llm_comm_twin(t->comm, e)) || !(p->back = llm_comm_twin(t->comm, e)) || !(p->heads = llm_comm_twin(t->comm, e))
         || make_chunks(p, e) < 0

@@ -75,7 +75,7 @@ static void report_step(struct llm_trainer *t, double loss, double bytes, struct
 static int run_pass(struct llm_trainer *t, const struct llm_whole *whole, const struct llm_trainer_pass *p, struct llm_err *e)
 {
     struct llm_rows part = llm_pass_rows(t, p);
-    if (llm_pass_forward(t, &t->ctx, whole, p, &part, e) < 0) return -1;
+    if (llm_pass_forward(t, &t->ctx, whole, p, &part, &t->own_rows, e) < 0) return -1;
     llm_pass_backward(t, &t->ctx, p);
     if (llm_ctx_failed(&t->ctx)) {
         *e = t->ctx.err;

@@ -101,9 +101,11 @@ static int place_sequence(struct llm_trainer *t, struct llm_err *e)
 {
     const struct llm_share *s = &t->share;
     const int64_t rows = llm_trainer_pass_rows(t), own = t->rows.row_len / s->cp;
-    t->sequence = (struct llm_sequence){.parts = s->parts, .ranks = s->cp, .rank = s->rank % s->cp};
+    const int rank = s->replica % s->cp;
+    t->sequence = (struct llm_sequence){.parts = s->parts, .ranks = s->cp, .rank = rank};
     t->ctx.sequence = &t->sequence;
     if (s->cp == 1) return 0;
+    if (!(t->sequence.group = llm_group_create(t->comm, s->rank - rank * s->lanes, s->lanes, s->cp, e))) return -1;
     t->own_loss = llm_calloc((size_t)(rows * own), sizeof *t->own_loss, "losses", e);
     return t->own_loss ? llm_rows_init(&t->own_rows, rows, own, e) : -1;
 }
@@ -154,7 +156,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->ctx.stored_share = t->o.activations_share;
     t->ctx.stored_rank = t->o.activations_rank;
     if (t->share.pp > 1 && !(t->stages = llm_stages_create(t, e))) return -1;
-    const int members = t->share.tp > 1 ? t->share.tp : t->share.cp, first = t->share.rank - t->share.rank % members;
+    const int members = t->share.tp, first = t->share.rank - t->share.rank % members;
     if (members > 1 && !(t->group = llm_group_create(t->comm, first, 1, members, e))) return -1;
     t->ctx.group = t->eval_ctx.group = t->group;
     const int ep = t->share.ep, lanes = t->share.lanes, of_lane = t->share.rank - t->share.replica % ep * lanes;
@@ -174,6 +176,7 @@ void llm_trainer_release(struct llm_trainer *t)
     llm_stages_destroy(t->stages);
     llm_group_destroy(t->group);
     llm_group_destroy(t->experts);
+    llm_group_destroy(t->sequence.group);
     llm_share_forget_places(&t->share);
     llm_outer_release(&t->outer);
     for (size_t i = 0; i < t->n_params; i++) {

@@ -19,9 +19,9 @@ struct llm_trainer {
     struct llm_layout layout;          /* as comm. If it has members (tp) and comm is NULL, the others are not there: for a plan */
     struct llm_share share;            /* what this rank does */
     struct llm_stages *stages;     /* owned; NULL: the rank runs all layers */
-    struct llm_group *group;       /* the ranks that have the slices of the model's matrices, or parts of the rows; owned; NULL: this one has all */
+    struct llm_group *group;       /* the ranks that have the slices of the model's matrices; owned; NULL: this one has all */
     struct llm_group *experts;     /* the ranks that divide experts; owned; NULL: this one has all */
-    struct llm_sequence sequence;  /* what of the rows this rank has in training */
+    struct llm_sequence sequence;  /* what of the rows this rank has in training; owns its group */
     struct llm_rows own_rows;      /* of a pass, where ranks divide rows: this rank's part of each */
     float *own_loss;               /* of these */
     int32_t *idle_targets;         /* of idle passes (llm_pass_next): [row_len], where no loss counts; NULL: there are none */

@@ -37,9 +37,10 @@ struct llm_rows llm_pass_rows(const struct llm_trainer *t, const struct llm_trai
 int llm_pass_place_members(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* The backward pass. An idle one adds nothing to the counts and the statistics of routers. */
 void llm_pass_backward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_trainer_pass *p);
-/* Runs the objective over the pass's rows, which llm_rows_part has cut and which must live until the backward pass. 0 or -1. */
+/* Runs the objective over the pass's rows, which llm_rows_part has cut, or this rank's part of each, which goes to `own` if ranks divide rows. Both
+ * must live until the backward pass. 0 or -1. */
 int llm_pass_forward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_whole *whole, const struct llm_trainer_pass *p,
-                     const struct llm_rows *rows, struct llm_err *e) LLM_MUST_CHECK;
+                     const struct llm_rows *rows, struct llm_rows *own, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- step.c ---- */
 /* Adds the losses of targets [n_rows, row_len], times their weights, to *sum one by one in the order of tokens, so that the sum does not depend on
@@ -48,7 +49,7 @@ void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, 
 
 /* ---- leave.c ---- */
 /* Whether the rank computes its passes together with others. */
-static inline bool llm_trainer_joins(const struct llm_trainer *t) { return t->group || t->experts; }
+static inline bool llm_trainer_joins(const struct llm_trainer *t) { return t->group || t->experts || t->sequence.group; }
 /* Tells the rank's groups that it has left its passes (llm_group_say). 0 or -1. */
 int llm_trainer_say(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* After the passes of a step or of an evaluation, if the rank is a member of a group: waits until all of its groups have left them. A result *got of

@@ -45,6 +45,22 @@ family() {
         --grad-shards 2
 }
 
+@test "stages of ranks that divide rows, a tied and an untied head, recomputed activations" {
+    need_mpi
+    same_in "4 pp=2,cp=2 pp=2,cp=2,schedule=gpipe" "${gpt[@]}" --seq-parts 4 --dropout .1 -n 2 -b 2 --accumulate 4 --grad-shards 2 --val .2 --eval-every 2 \
+        --checkpoint-every 1
+    same_in "4 pp=2,cp=2" "${llama[@]}" --seq-parts 2 --precision f32 -n 2 -b 1 --accumulate 3 --grad-shards 3 --cross-document
+}
+
+@test "slices of ranks that divide rows; MLA, windows" {
+    need_mpi
+    same_in "4 tp=2,cp=2" "${gpt[@]}" --tensor-parts 2 --seq-parts 4 --dropout .1 --z-loss 1e-3 -n 2 -b 4 --grad-shards 2 --val .2 --eval-every 2
+    same_in "2 cp=2 tp=2" llm-train -c mla --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 "${of[@]}" --tensor-parts 2 --seq-parts 2 \
+        --precision f32 -n 2 -b 2
+    family gemma2
+    same_in "4 tp=2,cp=2" llm-train -c gemma2.json "${of[@]}" --tensor-parts 2 --seq-parts 2 -n 2 -b 2
+}
+
 @test "conversations; texts to fill in" {
     need_mpi
     local small=(llm-train -q -j 1 -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=4 -T tok.json)
@@ -112,7 +128,6 @@ family() {
     refused "$parts $model layers that are no attention (mamba)" llm-train -c mamba "${of[@]}" --seq-parts 2
     refused "$parts $model mixtures of experts (mixtral)" llm-train -c moe "${of[@]}" --seq-parts 2
     refused "$parts $model layers that predict further (llama)" "${llama[@]}" --set num_nextn_predict_layers=1 --seq-parts 2
-    refused "$parts a run without --tensor-parts" "${gpt[@]}" --tensor-parts 2 --seq-parts 2
     refused "$parts a run without --gradients int8" "${gpt[@]}" --seq-parts 2 --gradients int8
     refused "$parts a run without --outer" "${gpt[@]}" --seq-parts 2 --outer diloco --replicas 2
     refused "$parts a run without --activations" "${gpt[@]}" --seq-parts 2 --activations bf16
@@ -128,7 +143,8 @@ family() {
     refused "--shard: expected cp to be a divisor of the model's 4 attention heads, found cp=3" ranks 3 "${gpt[@]}" --seq-parts 3 --shard cp=3
     refused "--shard: expected cp to be a divisor of the model's 6 key/value heads, found cp=4" ranks 4 "${llama[@]}" --seq-parts 4 --shard cp=4
     refused "--shard: expected zero=0 or 1 with --seq-parts, found zero=2" ranks 2 "${gpt[@]}" --seq-parts 2 --shard cp=2,zero=2
-    refused "--shard: expected dp and cp alone with --seq-parts, found pp=2" ranks 4 "${gpt[@]}" --seq-parts 2 --shard cp=2,pp=2
+    refused "--shard: expected cp to be a divisor of the model's 3 key/value heads of a tensor part, found cp=2" ranks 2 "${llama[@]}" --tensor-parts 2 \
+        --seq-parts 2 --shard cp=2
     [[ ! -e x.llm ]]
 }
 
@@ -144,9 +160,9 @@ family() {
     done
     ((activations[1] < 70 * activations[0] / 100 && activations[2] < 50 * activations[0] / 100)) || fail "found: ${activations[*]}"
     ((moments[1] == moments[0] && moments[2] < 26 * moments[0] / 100)) || fail "found: ${moments[*]}"
-    for layout in cp=2 dp=2,cp=2,zero=1 dp=2; do
+    for layout in cp=2 dp=2,cp=2,zero=1 dp=2 pp=2,cp=2; do
         n=2
-        [[ $layout != dp=2,* ]] || n=4
+        [[ $layout != ?p=2,* ]] || n=4
         planned=$("${gpt[@]}" --checkpoint-every 2 --shard $layout --plan | value rank_sent_bytes)
         ranks $n "${gpt[@]}" --checkpoint-every 2 -n 2 --shard $layout -o x.llm --log log "$F/data.tok"
         logged=$(tail -n 1 log | jq .comm_bytes)

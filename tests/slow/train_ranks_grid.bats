@@ -101,6 +101,10 @@ setup() {
                 same_in "$r cp=$r cp=$r,zero=1" llm-train -c "${family[@]}" --seq-parts 12 --precision $precision "${of[@]}" -b 2 --accumulate 2
             done
             same_in "6 dp=2,cp=3 dp=3,cp=2,zero=1" llm-train -c "${family[@]}" --seq-parts 6 --precision $precision "${of[@]}" -b 6 --grad-shards 6
+            same_in "4 tp=2,cp=2 pp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 6 --precision $precision "${of[@]}" -b 2 --accumulate 3
+            same_in "6 tp=2,cp=3 pp=2,cp=3" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 6 --precision $precision "${of[@]}" -b 2 --accumulate 3
+            same_in "8 tp=2,cp=2,pp=2 dp=2,tp=2,cp=2 dp=2,pp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 4 --precision $precision \
+                "${of[@]}" -b 2 --accumulate 3 --grad-shards 3
         done
     done
 }

@@ -78,7 +78,7 @@ int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err
     return 0;
 }
 
-int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t ranks, struct llm_err *e)
+int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t slices, int64_t ranks, struct llm_err *e)
 {
     const bool latent = c->num_hidden_layers > 0 && llm_decoder_mixer(c, 0) == &llm_module_mla; /* whose keys are of all heads */
     const struct { int64_t size; const char *what; } sizes[] = {{c->num_attention_heads, "attention heads"},
@@ -97,9 +97,10 @@ int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t 
                         c->model_type);
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (sizes[i].size % ranks == 0) continue;
-        return llm_fail(e, LLM_EX_USAGE, "--shard: expected cp to be a divisor of the model's %lld %s, found cp=%lld", (long long)sizes[i].size,
-                        sizes[i].what, (long long)ranks);
+        const int64_t size = sizes[i].size / slices;
+        if (size % ranks == 0) continue;
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected cp to be a divisor of the model's %lld %s%s, found cp=%lld", (long long)size,
+                        sizes[i].what, slices > 1 ? " of a tensor part" : "", (long long)ranks);
     }
     return 0;
 }

@@ -136,8 +136,9 @@ static bool exchange(struct llm_ctx *c, const struct work *w)
 static bool chunk(struct llm_ctx *c, const struct llm_tensor *x, const struct llm_param *head, struct work *w, const struct llm_grad *dx)
 {
     const struct llm_slices *s = w->s, *biases = w->a->bias ? w->a->bias->slices : NULL;
-    const int64_t row_len = llm_row_len(c, x->rows), begin = tile(w, s->first);
-    const struct llm_folds folds = {.row_len = row_len < w->m ? row_len : w->m};
+    const struct llm_folds all = llm_folds_of(c, x->rows);
+    const struct llm_folds folds = {.row_len = all.row_len < w->m ? all.row_len : w->m, .parts = all.parts, .first = w->first / all.row_len};
+    const int64_t begin = tile(w, s->first);
     const float *rows = x->data + w->first * x->stride;
     float *parts[LLM_MAX_SLICES], *sum;
     int64_t stride;
@@ -157,8 +158,8 @@ static bool chunk(struct llm_ctx *c, const struct llm_tensor *x, const struct ll
         float *dy = w->logits + (tile(w, j) - begin);
         llm_bias_grad(biases ? &biases->of[j] : NULL, dy, w->width, w->m, &folds, s->of[j].weight.n);
         LLM_PROFILE("head dw", 0);
-        if (s->of[j].grad && llm_matmul_dw(s->of[j].grad, dy, w->width, rows, x->stride, w->m, folds.row_len, s->of[j].weight.n, x->cols, c->compute,
-                                           &c->err) < 0) return false;
+        float *grad = s->of[j].grad;
+        if (grad && !llm_weight_grad(c, &s->of[j], grad, dy, w->width, rows, x->stride, NULL, w->m, &folds, c->compute)) return false;
     }
     for (int j = s->first; j < s->end && dx->p; j++) {
         LLM_PROFILE("head dx", 0);
@@ -178,7 +179,7 @@ static bool chunk(struct llm_ctx *c, const struct llm_tensor *x, const struct ll
 struct llm_loss ce_slices(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *head, const struct llm_cross_entropy *a)
 {
     const struct llm_slices *s = head->slices;
-    const int64_t vocab = head->weight.n, tokens = x->rows, row_len = llm_row_len(c, tokens);
+    const int64_t vocab = head->weight.n, tokens = x->rows, row_len = llm_folds_of(c, tokens).row_len;
     const size_t mark = llm_arena_mark(&c->acts);
     struct llm_node n = {.in = {x}};
     struct llm_grad dx = {0};

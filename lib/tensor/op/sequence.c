@@ -93,7 +93,7 @@ static bool exchange(struct llm_ctx *c, struct move *m, bool to_heads)
     }
     if (to_heads) llm_for_rows(m->rows, wide, pack_tokens, m);
     else llm_for_rows(m->ranks * m->rows, m->heads.cols, pack_heads, m);
-    if (llm_group_exchange(c->group, to_heads ? mine : theirs, bytes, to_heads ? theirs : mine, bytes, &c->err) < 0) return false;
+    if (llm_group_exchange(c->sequence->group, to_heads ? mine : theirs, bytes, to_heads ? theirs : mine, bytes, &c->err) < 0) return false;
     if (to_heads) llm_for_rows(m->ranks * m->rows, m->heads.cols, unpack_heads, m);
     else llm_for_rows(m->rows, wide, unpack_tokens, m);
     return true;
