@@ -438,7 +438,8 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         return 0;
     }
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
-    const double formed = l->zero == 3 && ranks > 1 ? 1 - trained.in_layers / trained.params : 1; /* weights that come and go have no packed forms */
+    /* Weights that come and go have no packed forms. */
+    const double formed = l->zero == 3 && ranks * cp > 1 ? 1 - trained.in_layers / trained.params : 1;
     p->other += formed * (one.forms + steps * (two.forms - one.forms)) + program + two.scratch
               + 20.0 * (double)(o->batch * o->accumulate * context);
     /* A save takes the memory of the activations, and more if they have less. */

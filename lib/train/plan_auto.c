@@ -87,7 +87,7 @@ static int list(struct candidates *k, const struct run *r, int64_t ranks, struct
     for (int64_t zero = 0; zero < ALL_ZEROS && got == 0; zero++) got = consider(k, r, &(struct llm_layout){.dp = ranks, .zero = zero}, e);
     if (got == 0) got = list_experts(k, r, &(struct llm_layout){.dp = ranks}, ALL_ZEROS - 1, e);
     for (int64_t cp = 2; cp <= ranks && r->o->seq_parts > 1 && got == 0; cp++) {
-        for (int64_t zero = 0; zero < ONCE_A_PASS && ranks % cp == 0 && got == 0; zero++) {
+        for (int64_t zero = 0; zero < ALL_ZEROS && ranks % cp == 0 && got == 0; zero++) {
             got = consider(k, r, &(struct llm_layout){.dp = ranks / cp, .zero = zero, .cp = cp}, e);
         }
     }

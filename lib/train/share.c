@@ -25,7 +25,7 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
     s->replica = s->rank / s->lanes;
     s->run = llm_shard_run(s->replica / s->cp, comm ? s->dp / s->cp : 1, llm_train_options_parts(o));
     llm_share_members_init(s);
-    if (o->seq_parts > 1 && llm_share_parts_init(s, e) < 0) return -1;
+    if (o->seq_parts > 1 && s->zero < 2 && llm_share_parts_init(s, e) < 0) return -1;
     s->n_layers = m->lora ? 0 : m->config.num_hidden_layers;
     s->group_layers = s->pp > 1 ? llm_config_together(&m->config) : llm_share_group_layers(&m->config, o);
     s->n_groups = (s->n_layers + s->group_layers - 1) / s->group_layers;

@@ -242,25 +242,41 @@ static int order_nodes(struct llm_share *s, struct llm_err *e)
     return 0;
 }
 
-/* With zero 2 and 3 every shard is a node of its own. */
+/* With zero 2 and 3 each shard by each part is a node of its own. */
+static int make_nodes_apart(struct llm_share *s, struct llm_err *e)
+{
+    const struct llm_terms k = llm_share_terms(s);
+    if (!(s->nodes = llm_calloc((size_t)(s->run.n * s->parts * s->cp), sizeof *s->nodes, "the ranks' shares", e))) return -1;
+    for (int q = 0; q < s->dp; q++) {
+        const struct llm_shard_run first = llm_terms_run(&k, q, 0);
+        const int64_t shards = first.end - first.first;
+        for (int64_t i = 0; i < shards * s->parts; i++) {
+            const int64_t term = llm_terms_run(&k, q, i / shards).first + i % shards;
+            s->nodes[s->n_nodes++] = (struct llm_tree_node){term, term + 1};
+        }
+        s->first_node[q + 1] = s->n_nodes;
+        if (shards > s->rounds) s->rounds = shards;
+    }
+    return 0;
+}
+
 static int make_nodes(struct llm_share *s, struct llm_err *e)
 {
     s->first_node = llm_calloc((size_t)s->dp + 1, sizeof *s->first_node, "the ranks' shares", e);
     if (!s->first_node) return -1;
     s->rounds = 1;
+    if (s->zero >= 2) return make_nodes_apart(s, e);
     if (s->places) return make_nodes_of_parts(s, e);
     for (int q = 0; q < s->dp; q++) {
         const struct llm_shard_run run = llm_shard_run(q, s->dp, s->run.n);
-        s->first_node[q + 1] = s->zero >= 2 ? (size_t)run.end : s->first_node[q] + (size_t)llm_tree_nodes(run.first, run.end, run.n, NULL);
-        if (s->zero >= 2 && run.end - run.first > s->rounds) s->rounds = run.end - run.first;
+        s->first_node[q + 1] = s->first_node[q] + (size_t)llm_tree_nodes(run.first, run.end, run.n, NULL);
     }
     s->n_nodes = s->first_node[s->dp];
     s->nodes = llm_calloc(s->n_nodes, sizeof *s->nodes, "the ranks' shares", e);
-    for (int q = 0; s->nodes && q < s->dp && s->zero < 2; q++) {
+    for (int q = 0; s->nodes && q < s->dp; q++) {
         const struct llm_shard_run run = llm_shard_run(q, s->dp, s->run.n);
         llm_tree_nodes(run.first, run.end, run.n, s->nodes + s->first_node[q]);
     }
-    for (size_t k = 0; s->nodes && k < s->n_nodes && s->zero >= 2; k++) s->nodes[k] = (struct llm_tree_node){(int64_t)k, (int64_t)k + 1};
     return s->nodes ? 0 : -1;
 }
 
@@ -304,7 +320,7 @@ int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct ll
             : o->carry_state ? "--carry-state" : NULL;
         return other ? llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected a run without %s", (int)l->pp, other) : 0;
     }
-    if (n_ranks < 2 || l->zero < 2) return 0;
+    if (n_ranks * llm_layout_rows(l) < 2 || l->zero < 2) return 0;
     if (o->batch_tokens > 0) {
         return llm_fail(e, LLM_EX_USAGE, "--shard: zero=%d: expected steps of --batch rows, whose shards are one pass, found --batch-tokens",
                         (int)l->zero);
@@ -322,14 +338,15 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     struct llm_share_cost c = {.gradients = 4 * size->params, .weights = 4 * size->params};
     const double ranks = (double)n_ranks, others = ranks - 1, part = 4 * size->params / ranks;
     const bool int8 = o->gradients == LLM_GRADIENTS_INT8;
-    double all_nodes = 0, most = 0, unit = size->largest > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->largest;
+    const double parts = (double)(o->seq_parts / llm_layout_rows(l));
+    const double most = (double)llm_shard_rows(n_ranks / llm_layout_rows(l), llm_train_options_parts(o)); /* shards of a rank */
+    double all_nodes = 0, unit = size->largest > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->largest;
     for (int q = 0; q < n_ranks && o->seq_parts == 1; q++) {
         const struct llm_shard_run run = llm_shard_run(q, (int)n_ranks, llm_train_options_parts(o));
         const int64_t nodes = llm_tree_nodes(run.first, run.end, run.n, NULL), buffers = int8 ? run.end - run.first - 1 : llm_shard_buffers(run);
         all_nodes += (double)nodes;
         c.nodes = nodes > c.nodes ? nodes : c.nodes;
         c.buffers = buffers > c.buffers ? buffers : c.buffers;
-        if ((double)(run.end - run.first) > most) most = (double)(run.end - run.first);
     }
     if (o->seq_parts > 1) all_nodes = llm_share_cost_of_parts(n_ranks, l, o, &c);
     c.gradients *= 1 + (double)c.buffers;
@@ -341,15 +358,15 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     if (int8) c.sent = llm_share_int8_sent(n_ranks, l, o, size->params);
     if (l->zero < 2) return c;
     const double two = 2 * size->largest < size->in_layers ? 2 * size->largest : size->in_layers, rest = size->params - size->in_layers;
-    c.nodes = (int64_t)most;
+    c.nodes = (int64_t)(most * parts);
     c.buffers = 0;
-    c.staging = 4 * travelling / ranks * others;
-    c.gradients = 4 * (two + size->in_layers / ranks + rest) + (most > 1 ? (double)o->grad_shards * part : 0);
-    c.sent = part * others * (most + 1);
+    c.staging = 4 * travelling / ranks * others * parts;
+    c.gradients = 4 * (parts * (two + rest) + size->in_layers / ranks) + (most > 1 ? (double)(o->grad_shards * o->seq_parts) * part : 0);
+    c.sent = part * others * (most * parts + 1);
     if (l->zero < 3) return c;
     c.weights = 4 * (two + size->in_layers / ranks + rest);
     /* Each pass brings the layers twice, but for the two groups that lie there already. */
-    c.sent = others / ranks * 4 * (size->params * most + rest + most * 2 * (size->in_layers - size->largest));
+    c.sent = others / ranks * 4 * (size->params * most * parts + rest + most * 2 * (size->in_layers - size->largest));
     return c;
 }
 

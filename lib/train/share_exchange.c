@@ -19,19 +19,18 @@ static void nodes_of(const struct llm_share *s, enum llm_share_copies copies, in
     *end = s->first_node[d + members];
 }
 
-/* Replica d has a shard number `round`, which with zero 2 and 3 is node first_node[d] + round. */
-static bool has_shard(const struct llm_share *s, int d, int64_t round)
-{
-    return (size_t)round < s->first_node[d + 1] - s->first_node[d];
-}
+/* Shards of replica d. With zero 2 and 3 its nodes are these by the first part of the rows, then by the next one. */
+static int64_t shards_of(const struct llm_share *s, int d) { return (int64_t)(s->first_node[d + 1] - s->first_node[d]) / s->parts; }
 
-/* With zero 2 and 3: the replica whose rows node number k is of, of those that rank q sends in a round; -1: there are fewer. Of an expert it sends a
- * node for each replica of its group. */
+/* With zero 2 and 3: the replica whose rows node number k is of, of those that rank q sends in a round; -1: there are fewer. It sends a node for each
+ * part of the rows; of an expert, which goes with one part, a node for each replica of its group. */
 static int replica_of(const struct llm_share *s, enum llm_share_copies copies, int q, int64_t round, size_t k)
 {
     const int members = copies == LLM_SHARE_EXPERT ? s->ep : 1, first = q / s->lanes / members * members;
     for (int d = first; d < first + members; d++) {
-        if (has_shard(s, d, round) && k-- == 0) return d;
+        if (round >= shards_of(s, d)) continue;
+        if (k < (size_t)s->parts) return d;
+        k -= (size_t)s->parts;
     }
     return -1;
 }
@@ -63,13 +62,15 @@ static float *expert_node_at(const struct llm_share *s, size_t param, size_t i)
     return llm_share_member_buffers(s, param, m) + (i - s->first_node[first + m]) * llm_shard_stride(s->t[param].p);
 }
 
-/* The gradient of parameter `param` in the rank's own node number i: the last lies in grad, those before it in buffers. */
+/* The gradient of parameter `param` in the rank's own node number i: the last lies in grad, those before it in buffers. With zero 2 and 3, in node
+ * number i of the round at hand. */
 static float *node_at(const struct llm_share *s, size_t param, size_t i)
 {
     const struct llm_trainable *q = &s->t[param];
     if (s->params[param].copies == LLM_SHARE_EXPERT) return expert_node_at(s, param, i);
     if (s->places) return llm_share_node_at(s, param, s->places[i]);
-    return s->zero >= 2 || i + 1 == own_nodes(s) ? q->p->grad : q->shards + i * llm_shard_stride(q->p);
+    if (s->zero >= 2) return q->p->grad + i * llm_shard_stride(q->p);
+    return i + 1 == own_nodes(s) ? q->p->grad : q->shards + i * llm_shard_stride(q->p);
 }
 
 int llm_share_exchange_init(struct llm_share *s, struct llm_err *e)
@@ -79,9 +80,9 @@ int llm_share_exchange_init(struct llm_share *s, struct llm_err *e)
         struct llm_share_unit *x = &s->units[u];
         most = x->own > most ? x->own : most;
         if (s->rounds == 1 || x->own == 0) continue;
-        if (!(x->kept = llm_alloc_huge((size_t)s->run.n * x->own, sizeof *x->kept, "gradients of shards", e))) return -1;
+        if (!(x->kept = llm_alloc_huge(s->n_nodes * x->own, sizeof *x->kept, "gradients of shards", e))) return -1;
     }
-    const size_t nodes = s->zero < 2 ? s->n_nodes - own_nodes(s) : (size_t)s->dp - 1, n = nodes * most;
+    const size_t nodes = s->zero < 2 ? s->n_nodes - own_nodes(s) : (size_t)((s->dp - 1) * s->parts), n = nodes * most;
     s->n_slots = s->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS;
     for (size_t i = 0; i < s->n_slots; i++) {
         if (n > 0 && !(s->slots[i].p = llm_alloc_huge(n, sizeof *s->slots[i].p, "messages", e))) return -1;
@@ -225,7 +226,8 @@ static void keep_round(struct llm_share *s, struct llm_share_unit *u)
     const float *x = u->staging;
     for (int q = peers.first; q < s->n; q += peers.step) {
         for (size_t k = 0; k < sends(s, u, q, s->round); k++) {
-            float *to = u->kept + (s->first_node[replica_of(s, u->copies, q, s->round, k)] + (size_t)s->round) * u->own;
+            const int d = replica_of(s, u->copies, q, s->round, k);
+            float *to = u->kept + (s->first_node[d] + k % (size_t)s->parts * (size_t)shards_of(s, d) + (size_t)s->round) * u->own;
             if (q != s->rank) {
                 memcpy(to, x, u->own * sizeof *to);
                 x += u->own;

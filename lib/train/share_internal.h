@@ -22,6 +22,8 @@ float *llm_share_node_at(const struct llm_share *s, size_t i, struct llm_share_p
 /* llm_shard_end of parameter number i for the shard of each part; after the last one the rank's nodes are at llm_share.places, or, of one process,
  * the gradient of the step is llm_param.grad. */
 void llm_share_end_parts(struct llm_share *s, size_t i, int64_t shard);
+/* llm_grad_join of parameter number i for each part. */
+void llm_share_join_uses(const struct llm_share *s, size_t i);
 /* Gradients by parts after the first become zero; llm_params_update clears the first. */
 void llm_share_clear_parts(struct llm_share *s);
 

@@ -29,12 +29,6 @@ bool llm_share_scatters(const struct llm_share *s)
 
 /* ---- memory ---- */
 
-/* Floats of the gradients of a parameter, which follow one another. */
-static size_t gradient_floats(const struct llm_share *s, size_t i)
-{
-    return (size_t)(llm_share_gradients(s, i) - 1) * llm_shard_stride(s->t[i].p) + (size_t)llm_param_count(s->t[i].p);
-}
-
 /* Places the parameters of each group in the memory of weights, or of gradients; returns the floats of the largest. */
 static size_t place_groups(struct llm_share *s, bool gradients, size_t *offset)
 {
@@ -147,7 +141,7 @@ static int leave(struct llm_share *s, int64_t group, struct llm_err *e)
         if (s->params[i].group == group) llm_share_end_shard(s, i, s->run.end - 1);
     }
     for (size_t i = 0; s->zero >= 2 && group == s->n_groups && i < s->n_params; i++) {
-        if (s->params[i].group == group) llm_grad_join(s->t[i].p);
+        if (s->params[i].group == group) llm_share_join_uses(s, i);
     }
     return llm_share_send_group(s, group, e);
 }
@@ -158,7 +152,7 @@ static int clear(struct llm_share *s, int64_t group, struct llm_err *e)
     if (s->zero < 2) return 0;
     if (group + 2 < s->n_groups && llm_share_finish_group(s, group + 2, e) < 0) return -1;
     for (size_t i = 0; i < s->n_params; i++) {
-        if (s->params[i].group == group && llm_share_has(s, i)) memset(s->t[i].p->grad, 0, gradient_floats(s, i) * sizeof(float));
+        if (s->params[i].group == group && llm_share_has(s, i)) memset(s->t[i].p->grad, 0, llm_share_gradient_floats(s, i) * sizeof(float));
     }
     return 0;
 }
@@ -266,7 +260,7 @@ int llm_share_end_pass(struct llm_share *s, struct llm_err *e)
         if (arrive(s, &s->brought[i], e) < 0) return -1;
     }
     for (size_t i = 0; s->zero >= 2 && s->round + 1 < s->rounds && i < s->n_params; i++) {
-        if (!llm_share_pools_gradient(s, i)) memset(s->t[i].p->grad, 0, (size_t)llm_param_count(s->t[i].p) * sizeof(float));
+        if (!llm_share_pools_gradient(s, i)) memset(s->t[i].p->grad, 0, llm_share_gradient_floats(s, i) * sizeof(float));
     }
     s->round++;
     s->position = 0;

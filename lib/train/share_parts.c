@@ -44,8 +44,7 @@ int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_opt
     }
     if (llm_model_check_sequence(c, o->seq_parts, o->tensor_parts, ranks, e) < 0) return -1;
     if (llm_layout_experts(l) > 1) return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep=1 with --seq-parts, found ep=%d", (int)l->ep);
-    if (l->zero < 2) return 0;
-    return llm_fail(e, LLM_EX_USAGE, "--shard: expected zero=0 or 1 with --seq-parts, found zero=%d", (int)l->zero);
+    return 0;
 }
 
 /* ---- nodes ---- */
@@ -151,6 +150,24 @@ static void join_block(void *arg, size_t block, int thread)
     if (!s->comm && sum != p->grad + at) memcpy(p->grad + at, sum, n * sizeof *sum);
 }
 
+/* The parameter with its gradient by one part. */
+static struct llm_param of_part_of(const struct llm_param *p, int64_t part)
+{
+    struct llm_param of = *p;
+    of.grad += (size_t)part * llm_shard_stride(p);
+    if (of.grad_lookup) of.grad_lookup += (size_t)part * llm_shard_stride(p);
+    return of;
+}
+
+void llm_share_join_uses(const struct llm_share *s, size_t i)
+{
+    if (s->parts == 1) llm_grad_join(s->t[i].p);
+    for (int64_t part = 0; part < s->parts && s->parts > 1; part++) {
+        struct llm_param p = of_part_of(s->t[i].p, part);
+        llm_grad_join(&p);
+    }
+}
+
 void llm_share_end_parts(struct llm_share *s, size_t i, int64_t shard)
 {
     const struct llm_terms k = llm_share_terms(s);
@@ -159,9 +176,7 @@ void llm_share_end_parts(struct llm_share *s, size_t i, int64_t shard)
     if (!q->p->grad) return;
     for (int64_t part = 0; part < s->parts; part++) {
         const struct llm_shard_run run = llm_terms_run(&k, s->replica, part);
-        struct llm_param p = *q->p;
-        p.grad += (size_t)part * stride;
-        if (p.grad_lookup) p.grad_lookup += (size_t)part * stride;
+        struct llm_param p = of_part_of(q->p, part);
         struct llm_trainable of_part = {.p = s->parts == 1 ? q->p : &p, /* which notes the rows that were looked up */
                                         .shards = q->shards ? q->shards + (size_t)(part * s->member_buffers) * stride : NULL};
         llm_shard_end(&of_part, 1, run.first + (shard - s->run.first), run);
@@ -176,7 +191,7 @@ void llm_share_clear_parts(struct llm_share *s)
 {
     for (size_t i = 0; s->parts > 1 && i < s->n_params; i++) {
         const struct llm_param *p = s->t[i].p;
-        if (p->grad) memset(p->grad + llm_shard_stride(p), 0, (size_t)(s->parts - 1) * llm_shard_stride(p) * sizeof *p->grad);
+        if (p->grad && !s->t[i].pooled) memset(p->grad + llm_shard_stride(p), 0, (size_t)(s->parts - 1) * llm_shard_stride(p) * sizeof *p->grad);
     }
 }
 

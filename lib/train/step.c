@@ -38,7 +38,7 @@ void llm_trainer_forget(struct llm_trainer *t)
     for (size_t i = 0; i < t->n_params; i++) {
         struct llm_param *p = t->params[i].p;
         if (!p->grad) continue; /* another stage has it */
-        const size_t apart = t->share.parts > 1 ? (size_t)t->share.parts * llm_shard_stride(p) : (size_t)llm_param_count(p);
+        const size_t apart = llm_share_gradient_floats(&t->share, i);
         memset(p->grad, 0, apart * sizeof(float));
         if (p->grad_lookup) memset(p->grad_lookup, 0, apart * sizeof(float));
         llm_lookups_forget(p);

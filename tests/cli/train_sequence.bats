@@ -52,6 +52,13 @@ family() {
     same_in "4 pp=2,cp=2" "${llama[@]}" --seq-parts 2 --precision f32 -n 2 -b 1 --accumulate 3 --grad-shards 3 --cross-document
 }
 
+@test "gradients and weights of layers that ranks divide: one shard a rank and several, parts of a rank, validation" {
+    need_mpi
+    same_in "4 cp=2,zero=2 cp=2,zero=3" "${gpt[@]}" --seq-parts 4 --dropout .1 -n 2 -b 3 --accumulate 2 --grad-shards 3 --val .2 --eval-every 2
+    same_in "4 dp=2,cp=2,zero=3" "${llama[@]}" --seq-parts 2 --precision f32 -n 2 -b 4 --grad-shards 3 --checkpoint-every 1
+    same_in "2 dp=2,zero=2" "${llama[@]}" --seq-parts 3 -n 2 -b 4 --grad-shards 4 --optimizer muon
+}
+
 @test "slices of ranks that divide rows; MLA, windows" {
     need_mpi
     same_in "4 tp=2,cp=2" "${gpt[@]}" --tensor-parts 2 --seq-parts 4 --dropout .1 --z-loss 1e-3 -n 2 -b 4 --grad-shards 2 --val .2 --eval-every 2
@@ -142,7 +149,8 @@ family() {
     refused "--shard: expected cp to be a divisor of --seq-parts, 1, found cp=2" ranks 2 "${gpt[@]}" --shard cp=2
     refused "--shard: expected cp to be a divisor of the model's 4 attention heads, found cp=3" ranks 3 "${gpt[@]}" --seq-parts 3 --shard cp=3
     refused "--shard: expected cp to be a divisor of the model's 6 key/value heads, found cp=4" ranks 4 "${llama[@]}" --seq-parts 4 --shard cp=4
-    refused "--shard: expected zero=0 or 1 with --seq-parts, found zero=2" ranks 2 "${gpt[@]}" --seq-parts 2 --shard cp=2,zero=2
+    refused "--shard: zero=2: expected shards of one pass, of at most 4 rows (--batch), found 8 (--grad-shards)" ranks 2 "${gpt[@]}" --accumulate 2 \
+        --seq-parts 2 --shard cp=2,zero=2
     refused "--shard: expected cp to be a divisor of the model's 3 key/value heads of a tensor part, found cp=2" ranks 2 "${llama[@]}" --tensor-parts 2 \
         --seq-parts 2 --shard cp=2
     [[ ! -e x.llm ]]

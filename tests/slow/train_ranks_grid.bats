@@ -98,7 +98,8 @@ setup() {
             "tiny --set num_hidden_layers=2 --set hidden_size=48 --set intermediate_size=48 --set num_attention_heads=12 --set num_key_value_heads=12"; do
             read -ra family <<< "$line"
             for r in 2 3 4 6; do
-                same_in "$r cp=$r cp=$r,zero=1" llm-train -c "${family[@]}" --seq-parts 12 --precision $precision "${of[@]}" -b 2 --accumulate 2
+                same_in "$r cp=$r cp=$r,zero=1 cp=$r,zero=2 cp=$r,zero=3" llm-train -c "${family[@]}" --seq-parts 12 --precision $precision "${of[@]}" \
+                    -b 2 --accumulate 2 --grad-shards 2
             done
             same_in "6 dp=2,cp=3 dp=3,cp=2,zero=1" llm-train -c "${family[@]}" --seq-parts 6 --precision $precision "${of[@]}" -b 6 --grad-shards 6
             same_in "4 tp=2,cp=2 pp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 6 --precision $precision "${of[@]}" -b 2 --accumulate 3
