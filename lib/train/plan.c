@@ -257,7 +257,7 @@ static int add_work(struct llm_plan *p, const struct llm_config *c, const struct
     const double passed = n > 2 || vp > 1 ? 4 * (double)vp : n > 1 ? 2 : 0; /* messages between chunks */
     p->messages += passes * ((members - 1) * (layers / (double)n * (o->checkpoint_every > 0 ? 6 : 4) + 2) + passed
                              + (ep - 1) * slices * 5 * mixtures(c, NULL) / (double)n
-                             + (cp - 1) * layers / (double)n * (o->checkpoint_every > 0 ? 6 : 4));
+                             + (cp - 1) * (layers * (o->checkpoint_every > 0 ? 6 : 4) + mixtures(c, NULL)) / (double)n);
     return 0;
 }
 

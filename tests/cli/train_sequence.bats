@@ -59,6 +59,15 @@ family() {
     same_in "2 dp=2,zero=2" "${llama[@]}" --seq-parts 3 -n 2 -b 4 --grad-shards 4 --optimizer muon
 }
 
+@test "mixtures: capacity and balance of a whole row, routers of all layers; with stages, slices, weights that ranks divide" {
+    need_mpi
+    local moe=(llm-train -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=5 --set num_attention_heads=4
+        --set num_key_value_heads=4 --set expert_capacity_factor=1 "${of[@]}")
+    same_in "4 cp=4 dp=2,cp=2,zero=3" "${moe[@]}" --set router_bias=true --set router_aux_loss_coef=.5 --seq-parts 4 -n 3 -b 4 --grad-shards 2
+    jq -es 'all(.router_dropped > 0)' ranks.log
+    same_in "4 pp=2,cp=2 tp=2,cp=2" "${moe[@]}" --tensor-parts 2 --seq-parts 2 --precision f32 -n 2 -b 2 --accumulate 2 --val .2 --eval-every 1
+}
+
 @test "slices of ranks that divide rows; MLA, windows" {
     need_mpi
     same_in "4 tp=2,cp=2" "${gpt[@]}" --tensor-parts 2 --seq-parts 4 --dropout .1 --z-loss 1e-3 -n 2 -b 4 --grad-shards 2 --val .2 --eval-every 2
@@ -130,10 +139,11 @@ family() {
         run -2 --separate-stderr "${@:2}" -n 1 -b 4 -o x.llm
         assert_equal "$stderr" "llm-train: $1"
     }
-    local parts="--seq-parts: expected" model="a model of attention and dense feed-forward parts, found one with"
+    local parts="--seq-parts: expected" model="a model of attention and feed-forward parts, found one with"
     refused "$parts a divisor of the 24 tokens of a row (--context), found 5" "${gpt[@]}" --seq-parts 5
     refused "$parts $model layers that are no attention (mamba)" llm-train -c mamba "${of[@]}" --seq-parts 2
-    refused "$parts $model mixtures of experts (mixtral)" llm-train -c moe "${of[@]}" --seq-parts 2
+    need_mpi
+    refused "--shard: expected ep=1 with --seq-parts, found ep=2" ranks 4 llm-train -c moe "${of[@]}" --grad-shards 2 --seq-parts 2 --shard cp=2,ep=2
     refused "$parts $model layers that predict further (llama)" "${llama[@]}" --set num_nextn_predict_layers=1 --seq-parts 2
     refused "$parts a run without --gradients int8" "${gpt[@]}" --seq-parts 2 --gradients int8
     refused "$parts a run without --outer" "${gpt[@]}" --seq-parts 2 --outer diloco --replicas 2
@@ -144,7 +154,6 @@ family() {
     [[ $stderr == "llm-train: --seq-parts: "* ]] || fail "$stderr"
     "${gpt[@]}" -n 1 -b 4 -o base.llm
     refused "$parts a model without an adapter" llm-train -q --init base.llm --adapter lora -l 24 "$F/data.tok" --seq-parts 2
-    need_mpi
     refused "--shard: expected cp to be a divisor of --seq-parts, 2, found cp=3" ranks 3 "${gpt[@]}" --seq-parts 2 --shard cp=3
     refused "--shard: expected cp to be a divisor of --seq-parts, 1, found cp=2" ranks 2 "${gpt[@]}" --shard cp=2
     refused "--shard: expected cp to be a divisor of the model's 4 attention heads, found cp=3" ranks 3 "${gpt[@]}" --seq-parts 3 --shard cp=3

@@ -87,13 +87,12 @@ int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t 
     if (c->qk_norm != LLM_QK_NORM_EACH) whole.qk_norm = LLM_QK_NORM_NONE; /* a token has all heads while they are normalised */
     const char *with = obstacle(&whole);
     if (parts == 1) return 0;
-    if (!with && has(c, &llm_module_moe)) with = "mixtures of experts";
     if (!with && c->norm != LLM_NORM_RMS && c->norm != LLM_NORM_LAYER) with = "norms over groups or batches";
     for (int64_t l = 0; l < c->num_hidden_layers && !with; l++) {
         if (llm_config_block(c, l) > 0) with = "attention within blocks";
     }
     if (with) {
-        return llm_fail(e, LLM_EX_USAGE, "--seq-parts: expected a model of attention and dense feed-forward parts, found one with %s (%s)", with,
+        return llm_fail(e, LLM_EX_USAGE, "--seq-parts: expected a model of attention and feed-forward parts, found one with %s (%s)", with,
                         c->model_type);
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

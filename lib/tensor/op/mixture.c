@@ -5,6 +5,7 @@
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
+#include "tensor/experts.h"
 #include "tensor/gradcheck.h"
 #include "tensor/op/mixture_internal.h"
 #include "tensor/ops.h"
@@ -69,6 +70,21 @@ static void forward(struct llm_ctx *c, const struct mixture_args *a, const struc
 
 /* ---- backward ---- */
 
+/* Adds the gradients of expert e's matrix: those by the places of each part of the rows to the part's. starts, blocks: as of llm_expert_folds. */
+static bool add_gradients(struct llm_ctx *c, const struct llm_places *p, int64_t e, const struct llm_folds *folds, struct llm_param *w,
+                          const float *dy, const float *x, const int64_t *starts, int64_t blocks)
+{
+    const int32_t *slot = p->slot + p->start[e];
+    dy += p->start[e] * w->weight.n;
+    x += p->start[e] * w->weight.k;
+    for (int64_t b = 0, end; b < blocks; b = end) {
+        const int64_t part = llm_folds_part(folds, slot[starts[b]] / p->k);
+        for (end = b + 1; end < blocks && llm_folds_part(folds, slot[starts[end]] / p->k) == part;) end++;
+        if (!llm_expert_gradient(c, w, llm_expert_grad(w, (int)part), dy, x, starts + b, end - b)) return false;
+    }
+    return true;
+}
+
 struct back_work {
     const struct mixture_args *a;
     const struct llm_tensor *weights;
@@ -100,7 +116,8 @@ static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
     struct llm_grad g;
     struct back_work w = {.a = a, .weights = node->in[1], .hidden = x->cols, .width = a->o.gate[0]->weight.n};
     float *rows = llm_op_alloc(c, p->n * w.hidden, sizeof *rows);
-    int64_t *starts = llm_op_alloc(c, p->n + 1, sizeof *starts), row_len = llm_row_len(c, x->rows);
+    int64_t *starts = llm_op_alloc(c, p->n + 1, sizeof *starts);
+    const struct llm_folds folds = llm_folds_of(c, x->rows);
     w.d_out = llm_op_alloc(c, p->n * w.hidden, sizeof *rows);
     w.d_inner = llm_op_alloc(c, p->n * w.width, sizeof *rows);
     w.inner = llm_op_alloc(c, p->n * w.width, sizeof *rows);
@@ -118,21 +135,20 @@ static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
     }
     llm_for_rows(p->n, w.width, weigh_rows, &w);
     for (int64_t e = 0; e < a->o.n; e++) {
-        int64_t at = p->start[e], blocks = llm_expert_folds(p->slot, p->k, at, p->start[e + 1], x->rows, row_len, starts);
-        struct llm_param *down = a->o.down[e];
+        int64_t at = p->start[e], blocks = llm_expert_folds(p->slot, p->k, at, p->start[e + 1], x->rows, folds.row_len, starts);
         say_rows(c, p, at);
-        if (blocks && !llm_expert_gradient(c, down, down->grad, w.d_out + at * w.hidden, w.inner + at * w.width, starts, blocks)) return;
+        if (!add_gradients(c, p, e, &folds, a->o.down[e], w.d_out, w.inner, starts, blocks)) return;
     }
     llm_expert_act_back(a->o.act, a->gate, a->up, w.d_inner, w.inner, p->n, w.width);
     for (int64_t e = 0; e < a->o.n; e++) {
-        int64_t at = p->start[e], m = p->start[e + 1] - at, blocks = llm_expert_folds(p->slot, p->k, at, at + m, x->rows, row_len, starts);
+        int64_t at = p->start[e], m = p->start[e + 1] - at, blocks = llm_expert_folds(p->slot, p->k, at, at + m, x->rows, folds.row_len, starts);
         struct llm_param *gate = a->o.gate[e], *up = a->o.up[e];
         const float *d_gate = w.d_inner + at * w.width, *d_up = w.inner + at * w.width;
         float *dx = w.d_out + at * w.hidden;
         if (m == 0) continue;
         say_rows(c, p, at);
-        if (!llm_expert_gradient(c, gate, gate->grad, d_gate, rows + at * w.hidden, starts, blocks)) return;
-        if (!llm_expert_gradient(c, up, up->grad, d_up, rows + at * w.hidden, starts, blocks)) return;
+        if (!add_gradients(c, p, e, &folds, gate, w.d_inner, rows, starts, blocks)) return;
+        if (!add_gradients(c, p, e, &folds, up, w.inner, rows, starts, blocks)) return;
         if (!llm_expert_product(c, gate, true, d_gate, dx, m, false) || !llm_expert_product(c, up, true, d_up, dx, m, true)) return;
     }
     say_rows(c, NULL, 0);

@@ -10,8 +10,10 @@
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
+#include "dist/group.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
 enum { MAX_EXPERTS = LLM_MAX_EXPERTS };
@@ -20,8 +22,8 @@ struct route_args {
     struct llm_route o;
     const float *p;        /* [tokens, experts]: probabilities, or sigmoids */
     const int32_t *ids;    /* [tokens, k]; ~id if the expert had no capacity left */
-    const int32_t *load;   /* [rows, experts]: how many of a row's tokens chose the expert */
-    int64_t row_len;
+    const int32_t *load, *own; /* [rows, experts]: how many of a row's tokens chose the expert; of this rank's tokens of the row */
+    int64_t row_len, whole;    /* tokens of a row: this rank's, all */
     double token_weight;
 };
 
@@ -34,8 +36,9 @@ struct work {
     const float *bias;
     const int32_t *given;  /* [tokens, k] or NULL: choices of an earlier pass */
     float *p;
-    int32_t *ids, *load;
-    int64_t row_len;
+    int32_t *ids;
+    int32_t *load, *own, *before; /* [rows, experts]: of a row's tokens, of this rank's, of those of ranks before it (tensor/sequence.h) */
+    int64_t row_len, whole, position; /* of a row: this rank's tokens, all tokens, the position of this rank's first */
 };
 
 /* The index of the highest of n scores that is not `out`; of equal scores the lowest index. */
@@ -103,7 +106,7 @@ static void token(const struct work *w, int64_t row, int64_t t)
     float *p = w->p + t * n, *y = w->y->data + t * w->y->stride;
     int32_t *ids = w->ids + t * o->k;
     memcpy(p, w->x->data + t * w->x->stride, (size_t)n * sizeof *p);
-    if (o->gumbel && w->c->training) add_noise(w, row, t % w->row_len, p);
+    if (o->gumbel && w->c->training) add_noise(w, row, w->position + t % w->row_len, p);
     if (o->sigmoid) llm_k.elementwise.act[LLM_ACT_SIGMOID](p, p, (size_t)n);
     else llm_k.rows.softmax(p, p, (size_t)n);
     if (w->given) memcpy(ids, w->given + t * o->k, (size_t)o->k * sizeof *ids);
@@ -116,18 +119,30 @@ static void token(const struct work *w, int64_t row, int64_t t)
     }
 }
 
-/* Routes the tokens of one row of the batch, in order. If experts have a capacity, a token that comes after it is used up is dropped. */
+/* Routes the tokens of one row of the batch. */
 static void forward_row(void *arg, size_t row, int thread)
 {
     const struct work *w = arg;
     const struct llm_route *o = w->o;
     int64_t n = w->x->cols, first = (int64_t)row * w->row_len;
-    int64_t room = o->capacity > 0 && w->c->training ? (int64_t)ceil(o->capacity * (double)(o->k * w->row_len) / (double)n) : w->row_len;
-    int32_t *load = w->load + (int64_t)row * n;
+    int32_t *own = w->own + (int64_t)row * n;
     (void)thread;
-    memset(load, 0, (size_t)n * sizeof *load);
+    memset(own, 0, (size_t)n * sizeof *own);
     for (int64_t t = first; t < first + w->row_len; t++) {
         token(w, (int64_t)row, t);
+        for (int64_t s = 0; s < o->k; s++) own[w->ids[t * o->k + s]]++;
+    }
+}
+
+/* If experts have a capacity: a token that comes after it is used up is dropped. */
+static void limit_row(void *arg, size_t row, int thread)
+{
+    const struct work *w = arg;
+    const struct llm_route *o = w->o;
+    int64_t n = w->x->cols, first = (int64_t)row * w->row_len, room = (int64_t)ceil(o->capacity * (double)(o->k * w->whole) / (double)n);
+    int32_t *load = w->before + (int64_t)row * n;
+    (void)thread;
+    for (int64_t t = first; t < first + w->row_len; t++) {
         for (int64_t s = 0; s < o->k; s++) {
             int32_t *id = &w->ids[t * o->k + s];
             if (load[*id]++ < room) continue;
@@ -135,6 +150,30 @@ static void forward_row(void *arg, size_t row, int thread)
             w->y->data[t * w->y->stride + s] = 0;
         }
     }
+}
+
+/* What ranks that divide the rows have chosen: w->load and w->before from their w->own. False after a failure. */
+static bool share_load(struct llm_ctx *c, const struct work *w, int64_t n)
+{
+    const int ranks = c->sequence ? c->sequence->ranks : 1;
+    void *parts[LLM_MAX_PARTS_OF_ROW];
+    size_t bytes[LLM_MAX_PARTS_OF_ROW];
+    memset(w->before, 0, (size_t)n * sizeof *w->before);
+    if (ranks == 1) return true;
+    int32_t *all = llm_op_alloc(c, ranks * n, sizeof *all);
+    for (int q = 0; q < ranks; q++) {
+        parts[q] = all + q * n;
+        bytes[q] = (size_t)n * sizeof *all;
+    }
+    if (!all) return false;
+    memcpy(all + c->sequence->rank * n, w->own, (size_t)n * sizeof *all);
+    if (llm_group_gather(c->sequence->group, parts, bytes, &c->err) < 0) return false;
+    memset(w->load, 0, (size_t)n * sizeof *w->load);
+    for (int64_t i = 0; i < ranks * n; i++) {
+        w->load[i % n] += all[i];
+        if (i / n < c->sequence->rank) w->before[i % n] += all[i];
+    }
+    return true;
 }
 
 struct back_work {
@@ -155,7 +194,7 @@ static void token_by_probability(const struct back_work *w, const int64_t *poole
     const int32_t *ids = w->a->ids + t * o->k;
     const float *p = w->a->p + t * w->x->cols, *dy = w->dy + t * w->dy_stride;
     int64_t n = w->x->cols;
-    double sum = 1e-20, weighted = 0, all = 0, spread = 0, even = (double)n / ((double)w->a->row_len * w->layers);
+    double sum = 1e-20, weighted = 0, all = 0, spread = 0, even = (double)n / ((double)w->a->whole * w->layers);
     for (int64_t i = 0; i < n; i++) {
         d[i] = 0;
         all += (double)p[i];
@@ -172,7 +211,7 @@ static void token_by_probability(const struct back_work *w, const int64_t *poole
         d[chosen_expert(ids[s])] = o->scale * (shares ? pull / sum - weighted / (sum * sum) : pull);
     }
     for (int64_t i = 0; i < n; i++) spread += even * (double)pooled[i] * (double)p[i] / all;
-    *balance += spread / (double)w->a->row_len;
+    *balance += spread / (double)w->a->whole;
     if (o->balance == 0) return;
     for (int64_t i = 0; i < n; i++) {
         double slope = even * (double)pooled[i];
@@ -211,12 +250,12 @@ static void backward_row(void *arg, size_t row, int thread)
     w->z[row] = z;
 }
 
-/* Adds how many tokens chose each expert to the grad of the router's bias (llm_param.balances). */
+/* Adds how many tokens chose each expert to the grad of the router's bias (llm_param.balances): counts, which are exact in any part's. */
 static void count_load(const struct route_args *a, int64_t rows, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         int64_t load = 0;
-        for (int64_t row = 0; row < rows; row++) load += a->load[row * n + i];
+        for (int64_t row = 0; row < rows; row++) load += a->own[row * n + i];
         a->o.bias->grad[i] += (float)load;
     }
 }
@@ -226,7 +265,7 @@ static void note(struct llm_router_report *r, const struct route_args *a, const 
 {
     int64_t n = w->x->cols, tokens = rows * a->row_len, max = 0;
     for (int64_t row = 0; row < rows; row++) {
-        r->balance += w->balance[row] * (double)a->row_len / (double)a->o.k;
+        r->balance += w->balance[row] * (double)a->whole / (double)a->o.k;
         r->z += w->z[row];
     }
     for (int64_t i = 0; i < n; i++) {
@@ -235,7 +274,7 @@ static void note(struct llm_router_report *r, const struct route_args *a, const 
         if (load > max) max = load;
     }
     for (int64_t i = 0; i < tokens * a->o.k; i++) r->dropped += a->ids[i] < 0;
-    r->peak += (double)max * (double)n / (double)a->o.k; /* max / (tokens·k / n) × tokens */
+    r->peak += (double)max * (double)n / (double)a->o.k * (double)a->row_len / (double)a->whole; /* max / (tokens·k / n) × this rank's tokens */
     r->tokens += tokens;
 }
 
@@ -308,18 +347,24 @@ struct llm_tensor *llm_route(struct llm_ctx *c, struct llm_tensor *x, const stru
     }
     struct llm_node node = {.backward = route_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
     node.out = llm_tensor_create(c, x->rows, o->k);
-    struct work w = {.c = c, .o = o, .x = x, .y = node.out, .row_len = row_len};
+    const int64_t cells = x->rows / row_len * n, ranks = c->sequence ? c->sequence->ranks : 1;
+    struct work w = {.c = c, .o = o, .x = x, .y = node.out, .row_len = row_len, .whole = row_len * ranks, .position = llm_sequence_first(c, row_len)};
     w.ids = llm_op_alloc(c, x->rows * o->k, sizeof *w.ids);
     w.p = llm_op_alloc(c, x->rows * n, sizeof *w.p);
-    w.load = llm_op_alloc(c, x->rows / row_len * n, sizeof *w.load);
+    w.own = llm_op_alloc(c, cells, sizeof *w.own);
+    w.load = ranks > 1 ? llm_op_alloc(c, cells, sizeof *w.load) : w.own;
     w.bias = o->bias ? llm_op_vector(c, o->bias, n) : NULL;
     w.given = given_choices(c, x->rows * o->k);
     if (llm_ctx_failed(c)) return &c->nothing;
     llm_parallel((size_t)(x->rows / row_len), forward_row, &w);
+    const size_t scratch = llm_arena_mark(&c->acts);
+    if (!(w.before = llm_op_alloc(c, cells, sizeof *w.before)) || !share_load(c, &w, cells)) return &c->nothing;
+    if (o->capacity > 0 && c->training) llm_parallel((size_t)(x->rows / row_len), limit_row, &w);
+    llm_arena_pop(&c->acts, scratch);
     keep_choices(c, w.ids, x->rows * o->k);
     pool_load(c, w.load, x->rows / row_len, n);
     *experts = w.ids;
-    return llm_record(c, &node, &(struct route_args){*o, w.p, w.ids, w.load, row_len, c->token_weight}, sizeof(struct route_args));
+    return llm_record(c, &node, &(struct route_args){*o, w.p, w.ids, w.load, w.own, row_len, w.whole, c->token_weight}, sizeof(struct route_args));
 }
 
 /* ---- gradient check ---- */
