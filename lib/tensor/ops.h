@@ -60,6 +60,8 @@ struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32
 struct llm_tensor *llm_heads_part(struct llm_ctx *c, struct llm_tensor *x, int64_t n_heads, int64_t from, int64_t width);
 /* Concatenates by head: head h of the result is head h of a followed by head h of b. `shared`: b is one head, which follows every head of a. */
 struct llm_tensor *llm_heads_join(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b, int64_t n_heads, bool shared);
+/* Each of the n_heads heads of x so many times, side by side: [tokens, n_heads·times·width]. */
+struct llm_tensor *llm_heads_repeat(struct llm_ctx *c, struct llm_tensor *x, int64_t n_heads, int64_t times);
 /* Multiplies each head by its own weight: x [tokens, n_heads·k], w[n_heads] each [n, k] → [tokens, n_heads·n]. Has no backward pass. */
 struct llm_tensor *llm_heads_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_weight *w, int64_t n_heads);
 

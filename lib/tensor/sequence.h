@@ -24,6 +24,19 @@ static inline int64_t llm_sequence_parts(const struct llm_ctx *c) { return c->se
 /* The position in its row of the first token of row_len that this rank has. */
 static inline int64_t llm_sequence_first(const struct llm_ctx *c, int64_t row_len) { return c->sequence ? c->sequence->rank * row_len : 0; }
 
+/* Each key/value head stands for so many of its own in attention over parts, so that any number of ranks that divides the parts, and the heads, can
+ * divide the key/value heads as well. The gradients of the copies are added in their order, whatever the ranks. 1: not so; then ranks divide the
+ * key/value heads that there are. */
+static inline int64_t llm_sequence_copies(int64_t heads, int64_t kv_heads, int64_t parts)
+{
+    int64_t of_parts = parts, common = kv_heads; /* the greatest common divisor */
+    for (int64_t left; of_parts > 0; of_parts = left) {
+        left = common % of_parts;
+        common = of_parts;
+    }
+    return heads % (kv_heads * (parts / common)) == 0 ? parts / common : 1;
+}
+
 /* llm_attention of rows that may be divided: q, k and v are those of this rank's tokens, and so is the result. a->doc_start and a->prefixes are of
  * whole rows. */
 struct llm_tensor *llm_attention_of_parts(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,

@@ -229,10 +229,13 @@ static double sent_to_experts(const struct llm_config *c, const struct llm_train
  * makes of them, and their gradients. */
 static double sent_by_rows(const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, double tokens, double layers)
 {
-    const double others = 1 - 1 / (double)llm_layout_rows(l);
     const bool latent = llm_decoder_mixer(c, 0) == &llm_module_mla;
+    const int64_t cp = llm_layout_rows(l), kv = c->num_key_value_heads / o->tensor_parts;
+    const int64_t copies = latent || kv % cp == 0 ? 1 : llm_sequence_copies(c->num_attention_heads / o->tensor_parts, kv, o->seq_parts);
+    const int64_t heads = c->num_attention_heads + copies * c->num_key_value_heads;
+    const double others = 1 - 1 / (double)cp;
     const int64_t of_head = c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim;
-    const double width = (double)(2 * (latent ? c->num_attention_heads * of_head : (c->num_attention_heads + c->num_key_value_heads) * c->head_dim));
+    const double width = (double)(2 * (latent ? c->num_attention_heads * of_head : heads * c->head_dim));
     return 4 * tokens * others * width / (double)llm_layout_members(l) * layers * (o->checkpoint_every > 0 ? 3 : 2);
 }
 

@@ -109,7 +109,7 @@ setup() {
     local precision line family
     for precision in bf16 f32; do
         for line in "nano --set n_layer=2 --set n_embd=48 --set n_head=12" \
-            "tiny --set num_hidden_layers=2 --set hidden_size=48 --set intermediate_size=48 --set num_attention_heads=12 --set num_key_value_heads=12"; do
+            "tiny --set num_hidden_layers=2 --set hidden_size=48 --set intermediate_size=48 --set num_attention_heads=12 --set num_key_value_heads=2"; do
             read -ra family <<< "$line"
             for r in 2 3 4 6; do
                 same_in "$r cp=$r cp=$r,zero=1 cp=$r,zero=2 cp=$r,zero=3" llm-train -c "${family[@]}" --seq-parts 12 --precision $precision "${of[@]}" \

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "tensor/sequence.h"
 
 /* Whether the matrix is the last of its block, which is cut by columns. */
 static bool is_last(const struct llm_param_spec *s)
@@ -87,6 +88,7 @@ int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t 
     if (c->qk_norm != LLM_QK_NORM_EACH) whole.qk_norm = LLM_QK_NORM_NONE; /* a token has all heads while they are normalised */
     const char *with = obstacle(&whole);
     if (parts == 1) return 0;
+    const int64_t copies = latent ? 1 : llm_sequence_copies(c->num_attention_heads / slices, c->num_key_value_heads / slices, parts);
     if (!with && c->norm != LLM_NORM_RMS && c->norm != LLM_NORM_LAYER) with = "norms over groups or batches";
     for (int64_t l = 0; l < c->num_hidden_layers && !with; l++) {
         if (llm_config_block(c, l) > 0) with = "attention within blocks";
@@ -97,7 +99,7 @@ int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t 
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const int64_t size = sizes[i].size / slices;
-        if (size % ranks == 0) continue;
+        if ((i == 0 ? size : size * copies) % ranks == 0) continue;
         return llm_fail(e, LLM_EX_USAGE, "--shard: expected cp to be a divisor of the model's %lld %s%s, found cp=%lld", (long long)size,
                         sizes[i].what, slices > 1 ? " of a tensor part" : "", (long long)ranks);
     }

@@ -100,6 +100,38 @@ struct llm_tensor *llm_heads_join(struct llm_ctx *c, struct llm_tensor *a, struc
     return llm_record(c, &n, &(struct join_args){n_heads, shared}, sizeof(struct join_args));
 }
 
+/* ---- repetition ---- */
+
+struct repeat_args { int64_t n_heads, times; };
+
+/* The gradients of the copies are added in their order. */
+static void repeat_backward(struct llm_ctx *c, struct llm_node *n)
+{
+    LLM_PROFILE("heads backward", 2 * llm_tensor_bytes(n->out));
+    const struct repeat_args *a = n->args;
+    struct llm_tensor *x = n->in[0], *y = n->out;
+    const int64_t width = x->cols / a->n_heads;
+    struct llm_grad g;
+    if (!llm_grad_open(c, x, &g)) return;
+    for (int64_t i = 0; i < a->times; i++) {
+        run(&(struct move){y->grad + i * width, g.p, y->grad_stride, g.stride, a->times * width, width, a->n_heads, width, g.add || i > 0}, x->rows);
+    }
+}
+
+struct llm_tensor *llm_heads_repeat(struct llm_ctx *c, struct llm_tensor *x, int64_t n_heads, int64_t times)
+{
+    LLM_PROFILE("heads", (double)(1 + times) * llm_tensor_bytes(x));
+    if (llm_ctx_failed(c)) return &c->nothing;
+    const int64_t width = x->cols / n_heads;
+    struct llm_node n = {.backward = repeat_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
+    n.out = llm_tensor_create(c, x->rows, x->cols * times);
+    if (llm_ctx_failed(c)) return &c->nothing;
+    for (int64_t i = 0; i < times; i++) {
+        run(&(struct move){x->data, n.out->data + i * width, x->stride, n.out->stride, width, times * width, n_heads, width, false}, x->rows);
+    }
+    return llm_record(c, &n, &(struct repeat_args){n_heads, times}, sizeof(struct repeat_args));
+}
+
 /* ---- a weight for each head ---- */
 
 struct product {
@@ -155,5 +187,21 @@ static void check_formula(const struct llm_gradcheck *g, const double *const *in
     }
 }
 
+/* Twice each of 3 heads of 5, and then each once more: of x, and of columns of it. */
+static struct llm_tensor *check_repeat(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    (void)p;
+    return llm_heads_join(c, llm_heads_repeat(c, in[0], 3, 2), llm_columns(c, in[0], 0, 15), 3, false);
+}
+
+static void formula_repeat(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    (void)p;
+    for (int64_t t = 0; t < g->out.rows; t++) {
+        for (int64_t i = 0; i < 45; i++) y[t * 45 + i] = in[0][t * 15 + i / 15 * 5 + i % 5];
+    }
+}
+
 const struct llm_gradcheck llm_gradcheck_heads[] = {
+    {.name = "heads, repeated", .in = {{6, 15}}, .out = {6, 45}, .run = check_repeat, .formula = formula_repeat},
     {.name = "heads, parts and together", .in = {{6, 15}, {6, 21}, {6, 4}}, .out = {6, 33}, .run = check_run, .formula = check_formula}, {0}};

@@ -166,13 +166,29 @@ static struct llm_tensor *to_tokens(struct llm_ctx *c, struct llm_tensor *x)
     return llm_record(c, &n, NULL, 0);
 }
 
+static void copy_heads(struct llm_ctx *c, struct llm_attn *a, int64_t copies, struct llm_tensor **k, struct llm_tensor **v)
+{
+    if (copies == 1) return;
+    *k = llm_heads_repeat(c, *k, a->n_kv_heads, copies);
+    *v = llm_heads_repeat(c, *v, a->n_kv_heads, copies);
+    a->n_kv_heads *= copies;
+}
+
 struct llm_tensor *llm_attention_of_parts(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
                                           const struct llm_attn *a)
 {
     const struct llm_sequence *s = c->sequence;
-    if (!s || s->ranks == 1 || llm_ctx_failed(c)) return llm_attention(c, q, k, v, a, NULL);
-    const int64_t n_q = q->cols / s->ranks, n_k = k->cols / s->ranks, n_v = v->cols / s->ranks;
+    if (!s || llm_ctx_failed(c)) return llm_attention(c, q, k, v, a, NULL);
+    const int64_t copies = llm_sequence_copies(a->n_heads, a->n_kv_heads, s->parts * s->ranks);
     struct llm_attn own = *a;
+    bool copied = a->n_kv_heads % s->ranks != 0; /* else each rank copies those that it gets */
+    if (copied) copy_heads(c, &own, copies, &k, &v);
+    if (s->ranks == 1) {
+        copy_heads(c, &own, copies, &k, &v);
+        return llm_ctx_failed(c) ? &c->nothing : llm_attention(c, q, k, v, &own, NULL);
+    }
+    if (llm_ctx_failed(c)) return &c->nothing;
+    const int64_t n_q = q->cols / s->ranks, n_k = k->cols / s->ranks, n_v = v->cols / s->ranks;
     own.n_heads /= s->ranks;
     own.n_kv_heads /= s->ranks;
     own.first_head += s->rank * own.n_heads;
@@ -182,6 +198,8 @@ struct llm_tensor *llm_attention_of_parts(struct llm_ctx *c, struct llm_tensor *
     q = llm_columns(c, all, 0, n_q);
     k = llm_columns(c, all, n_q, n_k);
     v = llm_columns(c, all, n_q + n_k, n_v);
+    if (!copied) copy_heads(c, &own, copies, &k, &v);
+    if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_tensor *y = llm_attention(c, q, k, v, &own, NULL);
     return llm_ctx_failed(c) ? &c->nothing : to_tokens(c, y);
 }
