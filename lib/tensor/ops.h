@@ -215,6 +215,9 @@ struct llm_segment {
     int64_t first, n;
     const float *from;          /* the state before the first token, which takes no gradient; NULL: zeros */
     float *to;                  /* the state after the last token is written here; may be `from`; NULL: it is discarded */
+    /* Where ranks divide rows (tensor/sequence.h), which llm_short_conv and llm_selective_scan know: */
+    bool enters;                /* the state before the first token is that of the rank before */
+    int64_t follows;            /* tokens of the same text that later ranks have */
 };
 /* op/recurrent.c. x: the inputs' part of each gate [tokens, gates·width] → y = h [tokens, width]; gates is 1 (tanh) or 4 (LSTM: i, f, g, o).
  * h[t] = cell(x[t] + w·h[t-1] + b); w [gates·width, width], b [gates·width] or NULL. The state of a segment is h, for an LSTM h followed by c.

@@ -24,6 +24,14 @@ static inline int64_t llm_sequence_parts(const struct llm_ctx *c) { return c->se
 /* The position in its row of the first token of row_len that this rank has. */
 static inline int64_t llm_sequence_first(const struct llm_ctx *c, int64_t row_len) { return c->sequence ? c->sequence->rank * row_len : 0; }
 
+/* ---- recurrences: what goes from each of the ranks that divide rows to the next one, or, not `ahead`, to the one before ---- */
+/* All ranks at once: `out` [n] goes on, `in` [n] has arrived; zeros at a rank at the end. False after a failure. */
+bool llm_sequence_shift(struct llm_ctx *c, bool ahead, const float *out, float *in, int64_t n);
+/* One rank after another: waits for `in`, as above, which the neighbour tells when it has computed what it has to; then this one does, and tells. */
+bool llm_sequence_wait(struct llm_ctx *c, bool ahead, float *in, int64_t n);
+bool llm_sequence_tell(struct llm_ctx *c, bool ahead, const float *out, int64_t n);
+static inline bool llm_sequence_is_divided(const struct llm_ctx *c) { return c->sequence && c->sequence->ranks > 1; }
+
 /* Each key/value head stands for so many of its own in attention over parts, so that any number of ranks that divides the parts, and the heads, can
  * divide the key/value heads as well. The gradients of the copies are added in their order, whatever the ranks. 1: not so; then ranks divide the
  * key/value heads that there are. */

@@ -225,8 +225,21 @@ static double sent_to_experts(const struct llm_config *c, const struct llm_train
     return 4 * slots * slices * layers * ((o->checkpoint_every > 0 ? 4 : 2) * hidden + 3 * hidden + 3);
 }
 
+/* Floats of the states of recurrent layers that follow one row, and how many layers have none. */
+static double states_of_row(const struct llm_config *c, double *others)
+{
+    double floats = 0;
+    *others = 0;
+    for (int64_t k = 0; k < c->num_hidden_layers; k++) {
+        const struct llm_state_shape state = llm_model_state(c, k);
+        floats += (double)llm_state_floats(&state);
+        *others += llm_state_floats(&state) == 0;
+    }
+    return floats;
+}
+
 /* Bytes that a rank which divides rows with others sends to these in a step of so many tokens of its own: queries, keys, values and what attention
- * makes of them, and their gradients. */
+ * makes of them, or the states of recurrences, and their gradients. */
 static double sent_by_rows(const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, double tokens, double layers)
 {
     const bool latent = llm_decoder_mixer(c, 0) == &llm_module_mla;
@@ -236,7 +249,11 @@ static double sent_by_rows(const struct llm_config *c, const struct llm_train_op
     const double others = 1 - 1 / (double)cp;
     const int64_t of_head = c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim;
     const double width = (double)(2 * (latent ? c->num_attention_heads * of_head : heads * c->head_dim));
-    return 4 * tokens * others * width / (double)llm_layout_members(l) * layers * (o->checkpoint_every > 0 ? 3 : 2);
+    const int64_t context = o->context ? o->context : llm_config_default_context(c);
+    double attending;
+    const double states = states_of_row(c, &attending), rows = tokens * (double)cp / (double)context;
+    const double of_all = tokens * others * width / (double)llm_layout_members(l) * attending + rows * states;
+    return 4 * of_all * layers / (double)c->num_hidden_layers * (o->checkpoint_every > 0 ? 3 : 2);
 }
 
 /* p->work and p->messages, from the FLOPs of a step. */

@@ -75,6 +75,17 @@ family() {
     same_in "4 pp=2,cp=2 tp=2,cp=2" "${moe[@]}" --tensor-parts 2 --seq-parts 2 --precision f32 -n 2 -b 2 --accumulate 2 --val .2 --eval-every 1
 }
 
+@test "Mamba and Mamba 2: states pass from rank to rank, documents that end before, at and after a part's end" {
+    need_mpi
+    local parts mamba=(llm-train -c mamba --set hidden_size=24 --set num_hidden_layers=2) mamba2=(llm-train -c mamba2 --set hidden_size=24
+        --set num_hidden_layers=2 --set num_heads=6 --set head_dim=8 --set n_groups=2)
+    same_in "4 cp=4 dp=2,cp=2,zero=3" "${mamba[@]}" "${of[@]}" --seq-parts 4 -n 2 -b 4 --grad-shards 2 --checkpoint-every 1 --val .2 --eval-every 1
+    same_in "4 cp=4 pp=2,cp=2" "${mamba2[@]}" "${of[@]}" --seq-parts 8 --precision f32 -n 2 -b 2 --cross-document
+    same_in "2 cp=2" "${mamba[@]}" "${of[@]}" -j 2 -l 900 --seq-parts 2 -n 1 -b 2 --cross-document
+    for parts in 1 2; do "${mamba[@]}" "${of[@]}" -l 8 -b 2 --seq-parts $parts --precision f32 --gradcheck | cut -f 2 > $parts; done
+    paste 1 2 | awk 'NR > 1 && ($1 - $2) ^ 2 > 1e-8 * $1 ^ 2 { bad = 1 } END { exit bad || NR < 15 }'
+}
+
 @test "slices of ranks that divide rows; MLA, windows" {
     need_mpi
     same_in "4 tp=2,cp=2" "${gpt[@]}" --tensor-parts 2 --seq-parts 4 --dropout .1 --z-loss 1e-3 -n 2 -b 4 --grad-shards 2 --val .2 --eval-every 2
@@ -146,9 +157,11 @@ family() {
         run -2 --separate-stderr "${@:2}" -n 1 -b 4 -o x.llm
         assert_equal "$stderr" "llm-train: $1"
     }
-    local parts="--seq-parts: expected" model="a model of attention and feed-forward parts, found one with"
+    local parts="--seq-parts: expected" model="a model of attention, Mamba and feed-forward parts, found one with"
     refused "$parts a divisor of the 24 tokens of a row (--context), found 5" "${gpt[@]}" --seq-parts 5
-    refused "$parts $model layers that are no attention (mamba)" llm-train -c mamba "${of[@]}" --seq-parts 2
+    refused "$parts $model layers that are neither attention nor Mamba (rwkv)" llm-train -c rwkv "${of[@]}" --seq-parts 2
+    refused "--shard: cp=12: expected at least 3 tokens of a row for each rank, as a convolution sees, found 2" llm-train -c mamba "${of[@]}" --seq-parts 12 \
+        --shard cp=12 --plan
     need_mpi
     refused "--shard: expected ep=1 with --seq-parts, found ep=2" ranks 4 llm-train -c moe "${of[@]}" --grad-shards 2 --seq-parts 2 --shard cp=2,ep=2
     refused "$parts $model layers that predict further (llama)" "${llama[@]}" --set num_nextn_predict_layers=1 --seq-parts 2

@@ -95,12 +95,15 @@ setup() {
     local precision r line family small=(--set num_hidden_layers=2 --set hidden_size=48 --set intermediate_size=48 --set num_attention_heads=12)
     for precision in bf16 f32; do
         for line in "moe ${small[*]} --set num_key_value_heads=12 --set num_local_experts=5 --set expert_capacity_factor=1" \
-            "mla ${small[*]} --set num_key_value_heads=12"; do
+            "mla ${small[*]} --set num_key_value_heads=12" "mamba --set hidden_size=24 --set num_hidden_layers=2" \
+            "mamba2 --set hidden_size=24 --set num_hidden_layers=2 --set num_heads=6 --set head_dim=8 --set n_groups=2"; do
             read -ra family <<< "$line"
             for r in 2 3 4 6; do
                 same_in "$r cp=$r cp=$r,zero=3" llm-train -c "${family[@]}" --seq-parts 12 --precision $precision "${of[@]}" -b 2 --grad-shards 2
             done
-            same_in "4 tp=2,cp=2 pp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 2 --precision $precision "${of[@]}" -b 2 --accumulate 3
+            same_in "4 pp=2,cp=2" llm-train -c "${family[@]}" --seq-parts 4 --precision $precision "${of[@]}" -b 2 --accumulate 3
+            [[ ${family[0]} == mamba* ]] || same_in "4 tp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 2 --precision $precision \
+                "${of[@]}" -b 2 --accumulate 3
         done
     done
 }

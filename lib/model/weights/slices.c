@@ -28,8 +28,11 @@ bool llm_param_spec_sliced(const struct llm_param_spec *s)
     return !is_last(s) || s->piece == LLM_PIECE_WEIGHT;
 }
 
-/* What of a model is not computed slice by slice; NULL: nothing. */
-static const char *obstacle(const struct llm_config *c)
+/* Whether the mixer passes a state from token to token, of which parts of rows know what ranks that divide them exchange. */
+static bool is_scan(const struct llm_module_kind *mixer) { return mixer == &llm_module_mamba || mixer == &llm_module_mamba2; }
+
+/* What of a model is not computed slice by slice, or part by part of the rows; NULL: nothing. */
+static const char *obstacle(const struct llm_config *c, bool by_parts)
 {
     struct llm_config sees;
     if (c->num_encoder_layers > 0) return "an encoder";
@@ -43,10 +46,25 @@ static const char *obstacle(const struct llm_config *c)
     if (c->kv_sharing > 1) return "keys that layers share";
     for (int64_t l = 0; l < c->num_hidden_layers; l++) {
         const struct llm_module_kind *mixer = llm_decoder_mixer(c, l), *ffn = llm_decoder_ffn(c, l);
-        if (mixer != &llm_module_attention && mixer != &llm_module_mla) return "layers that are no attention";
+        if (mixer != &llm_module_attention && mixer != &llm_module_mla && !(by_parts && is_scan(mixer))) {
+            return by_parts ? "layers that are neither attention nor Mamba" : "layers that are no attention";
+        }
         if (ffn && ffn != &llm_module_mlp && ffn != &llm_module_moe) return "other feed-forward parts";
     }
     return NULL;
+}
+
+/* The tokens before a token that some layer's convolution sees; *attends: whether some layer is attention. */
+static int64_t seen(const struct llm_config *c, bool *attends)
+{
+    int64_t n = 0;
+    *attends = false;
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) {
+        const bool scan = is_scan(llm_decoder_mixer(c, l));
+        if (scan) n = c->conv_kernel - 1;
+        *attends |= !scan;
+    }
+    return n;
 }
 
 /* Whether some layer has that feed-forward part. */
@@ -59,7 +77,7 @@ static bool has(const struct llm_config *c, const struct llm_module_kind *ffn)
 
 int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err *e)
 {
-    const char *with = obstacle(c);
+    const char *with = obstacle(c, false);
     const struct { int64_t size; const char *what; } sizes[] = {
         {c->num_attention_heads, "attention heads"}, {c->num_key_value_heads, "key/value heads"},
         {has(c, &llm_module_mlp) ? c->intermediate_size : 0, "channels of the feed-forward parts"},
@@ -79,25 +97,31 @@ int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err
     return 0;
 }
 
-int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t slices, int64_t ranks, struct llm_err *e)
+int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t slices, int64_t ranks, int64_t context, struct llm_err *e)
 {
     const bool latent = c->num_hidden_layers > 0 && llm_decoder_mixer(c, 0) == &llm_module_mla; /* whose keys are of all heads */
     const struct { int64_t size; const char *what; } sizes[] = {{c->num_attention_heads, "attention heads"},
                                                                 {latent ? 0 : c->num_key_value_heads, "key/value heads"}};
     struct llm_config whole = *c;
     if (c->qk_norm != LLM_QK_NORM_EACH) whole.qk_norm = LLM_QK_NORM_NONE; /* a token has all heads while they are normalised */
-    const char *with = obstacle(&whole);
+    const char *with = obstacle(&whole, true);
     if (parts == 1) return 0;
-    const int64_t copies = latent ? 1 : llm_sequence_copies(c->num_attention_heads / slices, c->num_key_value_heads / slices, parts);
+    bool attends;
+    const int64_t before = seen(c, &attends);
+    const int64_t copies = latent || !attends ? 1 : llm_sequence_copies(c->num_attention_heads / slices, c->num_key_value_heads / slices, parts);
     if (!with && c->norm != LLM_NORM_RMS && c->norm != LLM_NORM_LAYER) with = "norms over groups or batches";
     for (int64_t l = 0; l < c->num_hidden_layers && !with; l++) {
         if (llm_config_block(c, l) > 0) with = "attention within blocks";
     }
     if (with) {
-        return llm_fail(e, LLM_EX_USAGE, "--seq-parts: expected a model of attention and feed-forward parts, found one with %s (%s)", with,
+        return llm_fail(e, LLM_EX_USAGE, "--seq-parts: expected a model of attention, Mamba and feed-forward parts, found one with %s (%s)", with,
                         c->model_type);
     }
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    if (context / ranks < before) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: cp=%lld: expected at least %lld tokens of a row for each rank, as a convolution sees, found %lld",
+                        (long long)ranks, (long long)before, (long long)(context / ranks));
+    }
+    for (size_t i = 0; attends && i < sizeof sizes / sizeof *sizes; i++) {
         const int64_t size = sizes[i].size / slices;
         if ((i == 0 ? size : size * copies) % ranks == 0) continue;
         return llm_fail(e, LLM_EX_USAGE, "--shard: expected cp to be a divisor of the model's %lld %s%s, found cp=%lld", (long long)size,

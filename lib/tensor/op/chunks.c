@@ -28,10 +28,11 @@ bool llm_chunks_cut(struct llm_ctx *c, struct llm_chunks *k, const struct llm_se
     *k = (struct llm_chunks){.n_segments = n_segments, .segments = llm_op_alloc(c, n_segments, sizeof *segments)};
     if (!k->segments) return false;
     memcpy(k->segments, segments, (size_t)n_segments * sizeof *segments);
-    cut(k, llm_row_len(c, tokens), longest);
+    const int64_t row_len = llm_folds_of(c, tokens).row_len;
+    cut(k, row_len, longest);
     k->chunks = llm_op_alloc(c, k->n_chunks, sizeof *k->chunks);
     k->first = llm_op_alloc(c, n_segments + 1, sizeof *k->first);
     if (llm_ctx_failed(c)) return false;
-    cut(k, llm_row_len(c, tokens), longest);
+    cut(k, row_len, longest);
     return true;
 }

@@ -9,6 +9,7 @@
 #include "tensor/gradcheck.h"
 #include "tensor/op/chunks.h"
 #include "tensor/ops.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
 enum { BLOCK = 64 }; /* channels per work item, rounded down to whole heads, at least one */
@@ -27,6 +28,7 @@ struct scan {
 };
 struct scan_args { struct scan s; };
 struct work {
+    const struct llm_ctx *ctx;
     const struct scan *s;
     const struct llm_tensor *x, *raw, *b, *c, *y;
     /* backward */
@@ -36,6 +38,9 @@ struct work {
     int64_t ldx, ld_raw;
     struct llm_grad gx, graw, gb, gc;
     float *a_log, *skip;         /* gradients */
+    size_t a_stride, skip_stride; /* from that by one part of the rows to the next (tensor/sequence.h) */
+    struct llm_folds folds;
+    float *arrived, *told;       /* [rows, states, cols], where ranks divide rows: gradients of states after, before this rank's tokens; else NULL */
     atomic_bool no_memory;
 };
 
@@ -129,6 +134,21 @@ static bool begin(struct llm_ctx *c, struct scan *s, struct llm_param *const *p,
     return true;
 }
 
+/* Where ranks divide rows: waits for the states before this rank's tokens. Returns where those after them go, on `acts`; NULL after a failure. */
+static float *begin_states(struct llm_ctx *c, struct scan *s)
+{
+    const int64_t state = s->states * s->cols, all = c->n_rows * state, row_len = llm_row_len(c, s->tokens);
+    float *arrived = llm_op_alloc(c, 2 * all, sizeof *arrived), *told = arrived + all;
+    if (!arrived || !llm_sequence_wait(c, true, arrived, all)) return NULL;
+    memset(told, 0, (size_t)all * sizeof *told);
+    for (int64_t i = 0; i < s->cut.n_segments; i++) {
+        struct llm_segment *g = &s->cut.segments[i];
+        if (g->enters) g->from = arrived + g->first / row_len * state;
+        if (g->follows > 0) g->to = told + g->first / row_len * state;
+    }
+    return told;
+}
+
 static const char *wrong_of(const struct llm_tensor *x, const struct llm_tensor *dt, const struct llm_tensor *b, const struct llm_tensor *c,
                             const struct llm_scan *o)
 {
@@ -157,10 +177,15 @@ struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, s
     s.wide = s.each < BLOCK ? BLOCK / s.each * s.each : s.each;
     n.out = llm_tensor_create(c, x->rows, x->cols);
     if (llm_ctx_failed(c) || !begin(c, &s, n.param, llm_tape_wants(c, &n))) return &c->nothing;
+    const size_t scratch = llm_arena_mark(&c->acts);
+    float *told = NULL;
+    if (llm_sequence_is_divided(c) && !(told = begin_states(c, &s))) return &c->nothing;
     struct work w = {.s = &s, .x = x, .raw = dt, .b = b, .c = cc, .y = n.out};
     LLM_PROFILE_WORK(LLM_PROFILE_F32, FLOPS_A_STATE * (double)(x->rows * x->cols * s.states), 0);
     llm_parallel((size_t)(o->n_segments * s.n_blocks), forward_piece, &w);
     if (atomic_load(&w.no_memory)) return llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a selective scan");
+    if (told && !llm_sequence_tell(c, true, told, c->n_rows * s.states * s.cols)) return &c->nothing;
+    llm_arena_pop(&c->acts, scratch);
     return llm_record(c, &n, &(struct scan_args){s}, sizeof(struct scan_args));
 }
 
@@ -193,6 +218,11 @@ static void backward_piece(void *arg, size_t i, int thread)
         return;
     }
     memset(g, 0, (2 * state + wide) * sizeof *g);
+    const struct llm_segment *of = &s->cut.segments[segment];
+    const int64_t row = w->arrived ? of->first / llm_row_len(w->ctx, s->tokens) * s->states : 0;
+    for (int64_t n = 0; n < s->states && w->arrived && of->follows > 0; n++) {
+        memcpy(g + n * k->n, w->arrived + (row + n) * s->cols + k->from, (size_t)k->n * sizeof *g);
+    }
     for (int64_t c = s->cut.first[segment + 1] - 1; c >= s->cut.first[segment]; c--) {
         const struct llm_chunk *q = &s->cut.chunks[c];
         time_steps(w, k, q, -LLM_SCAN_CHUNK, dt);
@@ -207,6 +237,9 @@ static void backward_piece(void *arg, size_t i, int thread)
         for (int64_t n = 0; n < w->a_rows; n++) memcpy(out + n * s->cols, da + n * k->n, (size_t)k->n * sizeof *out);
         memcpy(out + w->a_rows * s->cols, d_skip, (size_t)k->n * sizeof *out);
         memset(da, 0, (state + wide) * sizeof *da);
+    }
+    for (int64_t n = 0; n < s->states && w->told && of->enters; n++) {
+        memcpy(w->told + (row + n) * s->cols + k->from, g + n * k->n, (size_t)k->n * sizeof *g);
     }
 }
 
@@ -240,10 +273,13 @@ static void add_params(void *arg, int64_t from, int64_t to, int thread)
     const struct work *w = arg;
     const struct scan *s = w->s;
     int64_t params = s->o.by_head ? s->o.heads : s->cols, each = s->cols / params;
-    float *a_log = w->a_log, *skip = w->skip;
     (void)thread;
-    for (int64_t part = 0; part < s->cut.n_parts; part++) {
-        const float *p = w->partial + part * (w->a_rows + 1) * s->cols;
+    for (int64_t chunk = 0; chunk < s->cut.n_chunks; chunk++) {
+        const struct llm_chunk *q = &s->cut.chunks[chunk];
+        const int64_t of_row = llm_folds_part(&w->folds, q->first);
+        const float *p = w->partial + q->part * (w->a_rows + 1) * s->cols;
+        if (chunk > 0 && q->part == q[-1].part) continue;
+        float *a_log = w->a_log ? w->a_log + (size_t)of_row * w->a_stride : NULL, *skip = w->skip ? w->skip + (size_t)of_row * w->skip_stride : NULL;
         for (int64_t j = from; j < to; j++) {
             for (int64_t n = 0; a_log && n < w->a_rows; n++) {
                 float sum = 0;
@@ -273,7 +309,10 @@ static void scan_backward(struct llm_ctx *c, struct llm_node *n)
     LLM_PROFILE("selective scan backward", 5 * llm_tensor_bytes(n->out));
     const struct scan *s = &((const struct scan_args *)n->args)->s;
     struct work w = {.s = s, .x = n->in[0], .raw = n->in[1], .b = n->in[2], .c = n->in[3], .y = n->out, .a_rows = s->o.by_head ? 1 : s->states,
-                     .a_log = n->param[0]->grad, .skip = n->param[1]->grad};
+                     .a_log = n->param[0]->grad, .skip = n->param[1]->grad, .a_stride = llm_grad_stride(n->param[0]),
+                     .skip_stride = llm_grad_stride(n->param[1]), .folds = llm_folds_of(c, s->tokens), .ctx = c};
+    const int64_t state = c->n_rows * s->states * s->cols;
+    const bool divided = llm_sequence_is_divided(c);
     w.dx = open_or_apart(c, n->in[0], &w.gx, &w.ldx);
     w.d_raw = open_or_apart(c, n->in[1], &w.graw, &w.ld_raw);
     if (!llm_grad_open(c, n->in[2], &w.gb)) w.gb.p = NULL;
@@ -281,15 +320,22 @@ static void scan_backward(struct llm_ctx *c, struct llm_node *n)
     LLM_PROFILE_WORK(LLM_PROFILE_F32, 2 * FLOPS_A_STATE * (double)(n->out->rows * s->cols * s->states), 0);
     w.d_bc = llm_op_alloc(c, s->n_blocks * s->tokens * 2 * s->states, sizeof(float));
     w.partial = llm_op_alloc(c, s->cut.n_parts * (w.a_rows + 1) * s->cols, sizeof(float));
+    if (divided) {
+        w.arrived = llm_op_alloc(c, 2 * state, sizeof(float));
+        if (!w.arrived || !llm_sequence_wait(c, false, w.arrived, state)) return;
+        w.told = w.arrived + state;
+        memset(w.told, 0, (size_t)state * sizeof *w.told);
+    }
     if (llm_ctx_failed(c)) return;
     llm_parallel((size_t)(s->o.n_segments * s->n_blocks), backward_piece, &w);
     if (atomic_load(&w.no_memory)) {
         llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a selective scan");
         return;
     }
+    if (divided && !llm_sequence_tell(c, false, w.told, state)) return;
     llm_for_rows(s->tokens, s->cols, gather_rows, &w);
     llm_for_columns(s->o.by_head ? s->o.heads : s->cols, add_params, &w);
-    llm_bias_grad(n->param[2], w.d_raw, w.ld_raw, s->tokens, &(struct llm_folds){.row_len = llm_row_len(c, s->tokens)}, w.raw->cols);
+    llm_bias_grad(n->param[2], w.d_raw, w.ld_raw, s->tokens, &w.folds, w.raw->cols);
 }
 
 /* ---- gradient check ---- */

@@ -6,6 +6,7 @@
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
 /* Shared by forward and backward pass; on `acts`. */
@@ -23,8 +24,12 @@ struct work {
     const struct llm_tensor *x, *y;
     struct llm_grad g;           /* of x; p NULL: x takes none */
     float *parts;                /* gradients of weights and bias, for each block of the canonical order: [n_parts, k + 1, cols] */
-    int64_t n_parts, row_len;
+    int64_t n_parts;
+    struct llm_folds folds;
     float *dw, *d_bias;          /* NULL: frozen */
+    size_t w_stride, bias_stride; /* from the gradient by one part of the rows to the next (tensor/sequence.h) */
+    float *long_x, *long_dy;     /* where ranks divide rows: x and dy with the k - 1 tokens that follow each row; else NULL */
+    int64_t own;                 /* tokens of a row */
 };
 enum { BLOCK = 64 }; /* channels per work item */
 
@@ -97,6 +102,27 @@ static bool begin(struct llm_ctx *c, struct conv *v, const struct llm_param *w, 
     return true;
 }
 
+/* Where ranks divide rows: the last k - 1 inputs of the rank before become the states of the segments that enter. False after a failure. */
+static bool receive_inputs(struct llm_ctx *c, const struct conv *v, const struct llm_tensor *x)
+{
+    const int64_t row_len = llm_row_len(c, x->rows), state = (v->k - 1) * v->cols, all = c->n_rows * state;
+    float *in = llm_op_alloc(c, 2 * all, sizeof *in), *out = in + all;
+    if (!in) return false;
+    memset(out, 0, (size_t)all * sizeof *out);
+    for (int64_t i = 0; i < v->n_segments; i++) {
+        const struct llm_segment *s = &v->segments[i];
+        float *to = out + s->first / row_len * state;
+        for (int64_t j = v->k - 1 < s->n ? 0 : v->k - 1 - s->n; s->follows > 0 && j < v->k - 1; j++) {
+            memcpy(to + j * v->cols, x->data + (s->first + s->n + j - (v->k - 1)) * x->stride, (size_t)v->cols * sizeof *to);
+        }
+    }
+    if (!llm_sequence_shift(c, true, out, in, all)) return false;
+    for (int64_t i = 0; i < v->n_segments; i++) {
+        if (v->segments[i].enters) v->segments[i].from = in + v->segments[i].first / row_len * state;
+    }
+    return true;
+}
+
 static void conv_backward(struct llm_ctx *c, struct llm_node *n);
 
 struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, bool silu,
@@ -114,10 +140,42 @@ struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struc
     n.out = llm_tensor_create(c, x->rows, x->cols);
     v.bias = b ? llm_op_vector(c, b, x->cols) : NULL;
     if (llm_ctx_failed(c) || !begin(c, &v, w, segments, x->rows, llm_tape_wants(c, &n))) return &c->nothing;
+    if (llm_sequence_is_divided(c) && v.k > 1 && !receive_inputs(c, &v, x)) return &c->nothing;
     struct work work = {.v = &v, .x = x, .y = n.out};
     llm_for_rows(x->rows, x->cols, forward_rows, &work);
     keep_inputs(&work);
     return llm_record(c, &n, &(struct conv_args){v}, sizeof(struct conv_args));
+}
+
+/* Rows of x [rows, cols] with the k - 1 that follow each row of the batch, which are in `next`. */
+static void lengthen(const struct work *w, const float *x, int64_t stride, const float *next, float *to)
+{
+    const int64_t cols = w->v->cols, more = w->v->k - 1;
+    for (int64_t row = 0; row < w->x->rows / w->own; row++) {
+        for (int64_t t = 0; t < w->own; t++, to += cols) memcpy(to, x + (row * w->own + t) * stride, (size_t)cols * sizeof *to);
+        memcpy(to, next + row * more * cols, (size_t)(more * cols) * sizeof *to);
+        to += more * cols;
+    }
+}
+
+/* Where ranks divide rows: the first k - 1 inputs of the rank after, and the gradients of its outputs. False after a failure. */
+static bool receive_gradients(struct llm_ctx *c, struct work *w)
+{
+    const struct conv *v = w->v;
+    const int64_t more = v->k - 1, rows = w->x->rows / w->own, all = rows * more * v->cols, floats = rows * (w->own + more) * v->cols;
+    float *in = llm_op_alloc(c, 4 * all, sizeof *in), *out = in + 2 * all;
+    w->long_x = llm_op_alloc(c, floats, sizeof *in);
+    w->long_dy = llm_op_alloc(c, floats, sizeof *in);
+    if (llm_ctx_failed(c)) return false;
+    for (int64_t i = 0; i < rows * more; i++) {
+        const int64_t t = i / more * w->own + i % more;
+        memcpy(out + i * v->cols, w->x->data + t * w->x->stride, (size_t)v->cols * sizeof *out);
+        memcpy(out + all + i * v->cols, w->y->grad + t * w->y->grad_stride, (size_t)v->cols * sizeof *out);
+    }
+    if (!llm_sequence_shift(c, false, out, in, 2 * all)) return false;
+    lengthen(w, w->x->data, w->x->stride, in, w->long_x);
+    lengthen(w, w->y->grad, w->y->grad_stride, in + all, w->long_dy);
+    return true;
 }
 
 /* The backward pass of tokens [from, to), which lie in one block of the canonical order, for channels from `at` on. */
@@ -129,11 +187,18 @@ static void back_part(const struct work *w, int64_t from, int64_t to, int64_t at
         const struct llm_segment *s = &v->segments[v->segment_of[from]];
         int64_t last = s->first + s->n, behind;
         end = last < to ? last : to;
-        behind = last - end < v->k - 1 ? last - end : v->k - 1;
+        behind = last + s->follows - end < v->k - 1 ? last + s->follows - end : v->k - 1;
         taps_of(w, from, at, taps);
+        const float *x = w->x->data + from * w->x->stride, *dy = w->y->grad + from * w->y->grad_stride;
+        int64_t ldx = w->x->stride, ld_dy = w->y->grad_stride;
+        if (w->long_x) {
+            const int64_t place = (from + from / w->own * (v->k - 1)) * v->cols;
+            x = w->long_x + place;
+            dy = w->long_dy + place;
+            ldx = ld_dy = v->cols;
+        }
         struct llm_conv_back b = {.tokens = (size_t)(end - from), .behind = (size_t)behind, .channels = (size_t)channels, .k = (size_t)v->k,
-                                  .before = taps, .x = w->x->data + from * w->x->stride + at, .ldx = (size_t)w->x->stride,
-                                  .dy = w->y->grad + from * w->y->grad_stride + at, .ld_dy = (size_t)w->y->grad_stride, .w = v->w + at,
+                                  .before = taps, .x = x + at, .ldx = (size_t)ldx, .dy = dy + at, .ld_dy = (size_t)ld_dy, .w = v->w + at,
                                   .ldw = (size_t)v->cols, .bias = v->bias ? v->bias + at : NULL,
                                   .dx = w->g.p ? w->g.p + from * w->g.stride + at : NULL, .ld_dx = (size_t)w->g.stride, .add = w->g.add,
                                   .d_w = d_w, .ld_dw = (size_t)v->cols, .silu = v->silu};
@@ -149,9 +214,9 @@ static void backward_piece(void *arg, size_t i, int thread)
     int64_t channels = v->cols - at < BLOCK ? v->cols - at : BLOCK;
     float *d_w = w->parts + part * (v->k + 1) * v->cols + at;
     (void)thread;
-    for (int64_t p = 0; p < part; p++) from = llm_fold_end(w->x->rows, w->row_len, from);
+    for (int64_t p = 0; p < part; p++) from = llm_fold_end(w->x->rows, w->folds.row_len, from);
     for (int64_t j = 0; j <= v->k; j++) memset(d_w + j * v->cols, 0, (size_t)channels * sizeof *d_w);
-    back_part(w, from, llm_fold_end(w->x->rows, w->row_len, from), at, channels, d_w);
+    back_part(w, from, llm_fold_end(w->x->rows, w->folds.row_len, from), at, channels, d_w);
 }
 
 /* Adds the parts in order, which is the canonical order. */
@@ -160,11 +225,13 @@ static void add_params(void *arg, int64_t from, int64_t to, int thread)
     const struct work *w = arg;
     const struct conv *v = w->v;
     (void)thread;
-    for (int64_t part = 0; part < w->n_parts; part++) {
+    for (int64_t part = 0, at = 0; part < w->n_parts; part++, at = llm_fold_end(w->x->rows, w->folds.row_len, at)) {
         const float *p = w->parts + part * (v->k + 1) * v->cols;
+        const size_t of_row = (size_t)llm_folds_part(&w->folds, at);
+        float *dw = w->dw ? w->dw + of_row * w->w_stride : NULL, *d_bias = w->d_bias ? w->d_bias + of_row * w->bias_stride : NULL;
         for (int64_t i = from; i < to; i++) {
-            for (int64_t j = 0; w->dw && j < v->k; j++) w->dw[i * v->k + j] += p[j * v->cols + i];
-            if (w->d_bias) w->d_bias[i] += p[v->k * v->cols + i];
+            for (int64_t j = 0; dw && j < v->k; j++) dw[i * v->k + j] += p[j * v->cols + i];
+            if (d_bias) d_bias[i] += p[v->k * v->cols + i];
         }
     }
 }
@@ -175,8 +242,10 @@ static void conv_backward(struct llm_ctx *c, struct llm_node *n)
     LLM_PROFILE_WORK(LLM_PROFILE_F32, 4 * (double)(n->out->rows * n->out->cols * n->param[0]->weight.k), 0);
     const struct conv *v = &((const struct conv_args *)n->args)->v;
     struct work w = {.v = v, .x = n->in[0], .y = n->out, .dw = n->param[0]->grad, .d_bias = n->param[1] ? n->param[1]->grad : NULL,
-                     .row_len = llm_row_len(c, n->out->rows)};
-    for (int64_t at = 0; at < n->out->rows; at = llm_fold_end(n->out->rows, w.row_len, at)) w.n_parts++;
+                     .folds = llm_folds_of(c, n->out->rows), .w_stride = llm_grad_stride(n->param[0]),
+                     .bias_stride = n->param[1] ? llm_grad_stride(n->param[1]) : 0, .own = llm_row_len(c, n->out->rows)};
+    for (int64_t at = 0; at < n->out->rows; at = llm_fold_end(n->out->rows, w.folds.row_len, at)) w.n_parts++;
+    if (llm_sequence_is_divided(c) && v->k > 1 && !receive_gradients(c, &w)) return;
     w.parts = llm_op_alloc(c, w.n_parts * (v->k + 1) * v->cols, sizeof *w.parts);
     if (!llm_grad_open(c, n->in[0], &w.g)) w.g.p = NULL;
     if (llm_ctx_failed(c)) return;

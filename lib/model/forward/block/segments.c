@@ -1,5 +1,6 @@
 /* The segments of a pass for recurrent layers: runs of tokens that follow each other in one text. */
 #include "model/forward/block.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
 /* The offset, in floats, of the layer's state within the carried state of a row (llm_batch.state). */
@@ -31,16 +32,39 @@ static int64_t cut_rows(const struct llm_ctx *c, const struct llm_batch *b, int6
     return n;
 }
 
+/* The same of rows that ranks divide, whose tokens this rank has some of. */
+static int64_t cut_parts(const struct llm_ctx *c, const struct llm_batch *b, struct llm_segment *out)
+{
+    const int64_t own = llm_row_len(c, b->n_tokens), whole = own * c->sequence->ranks, first = llm_sequence_first(c, own);
+    int64_t n = 0;
+    for (int64_t t = 0; t < b->n_tokens; t++) {
+        const int32_t *starts = b->doc_start ? b->doc_start + t / own * whole : NULL; /* of the whole row */
+        const int64_t at = first + t % own;
+        const bool begins = starts ? starts[at] == at : at == 0;
+        if (begins || t % own == 0) {
+            if (out) out[n] = (struct llm_segment){.first = t, .enters = !begins};
+            n++;
+        }
+        if (!out) continue;
+        out[n - 1].n++;
+        if (t % own < own - 1) continue;
+        for (int64_t next = at + 1; next < whole && (!starts || starts[next] != next); next++) out[n - 1].follows++;
+    }
+    return n;
+}
+
 const struct llm_segment *llm_pass_segments(struct llm_ctx *c, const struct llm_pass *p, int64_t skip, int64_t *n)
 {
     const struct llm_batch *b = p->batch;
-    *n = b->seqs ? b->n_seqs : cut_rows(c, b, 0, NULL);
+    const bool divided = !b->seqs && llm_sequence_is_divided(c);
+    *n = b->seqs ? b->n_seqs : divided ? cut_parts(c, b, NULL) : cut_rows(c, b, 0, NULL);
     struct llm_segment *out = llm_op_alloc(c, *n, sizeof *out);
     if (!out) return NULL;
-    if (!b->seqs) cut_rows(c, b, b->state ? carried_at(p) + skip : 0, out);
+    if (divided) cut_parts(c, b, out);
+    else if (!b->seqs) cut_rows(c, b, b->state ? carried_at(p) + skip : 0, out);
     for (int64_t s = 0; b->seqs && s < b->n_seqs; s++) {
         const struct llm_kv_seq *q = &b->seqs[p->layer * b->n_seqs + s];
-        out[s] = (struct llm_segment){q->first, q->n, q->state + skip, q->state + skip};
+        out[s] = (struct llm_segment){.first = q->first, .n = q->n, .from = q->state + skip, .to = q->state + skip};
     }
     return out;
 }
