@@ -442,13 +442,43 @@ int llm_encoder_chunk(struct llm_encoder *en, const unsigned char *p, size_t n, 
     return bad;
 }
 
+/* The encoder that an earlier text of `t` left, if its flags are the same, else NULL. To make one takes longer than to encode a short text. */
+static struct llm_encoder *take_idle(const struct llm_tokenizer *t, int flags)
+{
+    struct llm_tokenizer *own = (struct llm_tokenizer *)t;
+    pthread_mutex_lock(&own->lock);
+    struct llm_encoder *en = own->idle;
+    if (en && en->flags == flags)
+        own->idle = NULL;
+    else
+        en = NULL;
+    pthread_mutex_unlock(&own->lock);
+    return en;
+}
+
+static void leave_idle(struct llm_encoder *en)
+{
+    struct llm_tokenizer *own = (struct llm_tokenizer *)en->t;
+    pthread_mutex_lock(&own->lock);
+    struct llm_encoder *before = own->idle;
+    own->idle = en;
+    pthread_mutex_unlock(&own->lock);
+    llm_encoder_destroy(before);
+}
+
 int llm_encode(const struct llm_tokenizer *t, const char *text, size_t n, int flags, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
     size_t room = 0;
     *ids = NULL;
     *n_ids = 0;
-    struct llm_encoder *en = llm_encoder_create(t, flags, e);
+    struct llm_encoder *en = take_idle(t, flags);
+    if (!en)
+        en = llm_encoder_create(t, flags, e);
     int bad = en ? llm_encoder_feed(en, text, n, true, ids, n_ids, &room, e) : -1;
+    if (bad == 0 && n <= LONG_TEXT) {
+        leave_idle(en);
+        return 0;
+    }
     llm_encoder_destroy(en);
     if (bad < 0) {
         free(*ids);

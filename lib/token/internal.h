@@ -99,6 +99,7 @@ struct llm_tokenizer {
     struct llm_shown { const char *p; size_t n; char *own; } *shown;
     size_t n_shown, room_shown;
     struct llm_detokenizer *shower;
+    struct llm_encoder *idle; /* of the last short text that was encoded (llm_encode), or NULL */
 };
 
 /* ---- building one: create, vocabulary, settings, finish ---- */

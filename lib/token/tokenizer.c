@@ -44,6 +44,7 @@ void llm_tokenizer_destroy(struct llm_tokenizer *t)
     free(t->shown);
     free(t->shown_at);
     llm_detokenizer_destroy(t->shower);
+    llm_encoder_destroy(t->idle);
     free(t->scores);
     free(t->prefix);
     free(t->suffix);

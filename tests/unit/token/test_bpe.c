@@ -302,12 +302,13 @@ static void special_tokens_count_only_when_asked(void **state)
     size_t n;
     int found[2] = {0, 0};
     (void)state;
-    for (int flags = 0; flags <= LLM_ENCODE_SPECIAL; flags++) {
+    for (int i = 0; i < 6; i++) { /* the encoder of one text serves the next, if that has the same flags */
+        int flags = i / 2 % 2 ? LLM_ENCODE_SPECIAL : 0;
         assert_int_equal(llm_encode(tokenizer, text, sizeof text - 1, flags, &ids, &n, NULL), 0);
         found[0] = found[1] = 0;
-        for (size_t i = 0; i < n; i++)
-            if (ids[i] < 2)
-                found[ids[i]]++;
+        for (size_t k = 0; k < n; k++)
+            if (ids[k] < 2)
+                found[ids[k]]++;
         assert_int_equal(found[0], flags ? 1 : 0); /* of two that begin alike, the longer */
         assert_int_equal(found[1], flags ? 1 : 0);
         free(ids);
@@ -486,6 +487,10 @@ static void characters(void **state)
     assert_non_null(strstr(e.text, "U+0078"));
     assert_int_equal(llm_encode(t, "a\xFF", 2, 0, &ids, &n, &e), -1);
     assert_int_equal(e.status, EX_DATAERR);
+    assert_int_equal(llm_encode(t, text, sizeof text - 1, 0, &ids, &n, &e), 0); /* nothing of the texts that failed is left */
+    assert_int_equal(n, 5);
+    assert_memory_equal(ids, want, sizeof want);
+    free(ids);
     llm_tokenizer_destroy(t);
 }
 
