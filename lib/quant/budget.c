@@ -305,18 +305,38 @@ static int choose(const struct search *s, uint64_t room, int *choice, struct llm
     return status;
 }
 
+static uint64_t smallest(const enum llm_dtype *types, int n, int64_t elements)
+{
+    uint64_t least = UINT64_MAX;
+    for (int t = 0; t < n; t++) {
+        const uint64_t bytes = llm_dtype_bytes(types[t], (uint64_t)elements);
+        if (bytes < least) least = bytes;
+    }
+    return least;
+}
+
+/* Bytes of all that is chosen, each in its smallest type. */
+static uint64_t least_bytes(const struct search *s)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < s->n; i++) sum += smallest(s->v[i].types, s->v[i].n, llm_param_count(s->v[i].p));
+    for (size_t i = 0; i < s->n_cached; i++) sum += smallest(s->cached[i].types, s->cached[i].n, s->tokens * s->cached[i].width);
+    return sum;
+}
+
 static int search(struct search *s, uint64_t bytes, int *choice, struct llm_err *e)
 {
     uint64_t fixed;
     int status = find_candidates(s, &fixed, e) < 0 || find_cached(s, e) < 0 ? -1 : 0;
+    if (status == 0 && (bytes < fixed || bytes - fixed < least_bytes(s))) { /* before hours of measurement */
+        return llm_fail(e, LLM_EX_USAGE, "--budget: %" PRIu64 " bytes are less than the smallest types need", bytes);
+    }
     for (size_t i = 0; i < s->n && status == 0; i++) status = find_errors(s, &s->v[i], e);
     if (status == 0) status = measure_cache(s, e);
     for (int round = 0; round < 2 && status == 0; round++) {
         status = measure_all(s, e);
         if (status != 0) return status;
-        const int found = bytes < fixed ? 1 : choose(s, bytes - fixed, choice, e);
-        if (found < 0) return -1;
-        if (found > 0) return llm_fail(e, LLM_EX_USAGE, "--budget: %" PRIu64 " bytes are less than the smallest types need", bytes);
+        if (choose(s, bytes - fixed, choice, e) != 0) return -1; /* they fit */
         for (size_t i = 0; i < s->n; i++) s->v[i].probed = choice[i];
     }
     return status;
