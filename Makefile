@@ -67,10 +67,13 @@ VECTORS_avx512vnni := avx512
 KERNELS_avxvnni := $(QUANTISED)
 KERNELS_avx512vnni := $(QUANTISED)
 KERNELS_avx512bf16 := $(filter-out $(QUANTISED),$(KERNELS))
-# A build of the same flags may have them already (smpi), but for those whose code depends on what they are linked into: by thread-local data.
+# Another build may have them already: all (smpi), or those of vectors (asan-ubsan). BOUND: those whose code depends on what they are linked into, a
+# program or a shared library, by thread-local data.
 KERNELS_IN ?= $(BUILD)
-BOUND := lib/cpu/kernels/gemm_quantised.c
-KERNEL_OBJ := $(foreach i,$(ISAS),$(foreach k,$(or $(KERNELS_$i),$(KERNELS)),$(if $(filter $(BOUND),$k),$(BUILD),$(KERNELS_IN))/$(k:.c=.$i.o)))
+VECTORS_IN ?= $(KERNELS_IN)
+BOUND ?= lib/cpu/kernels/gemm_quantised.c
+KERNEL_OBJ := $(foreach i,$(ISAS),$(foreach k,$(or $(KERNELS_$i),$(KERNELS)),\
+	$(if $(filter $(BOUND),$k),$(BUILD),$(if $(filter scalar,$i),$(KERNELS_IN),$(VECTORS_IN)))/$(k:.c=.$i.o)))
 MICRO := $(foreach i,$(ISAS) $(MATRIX_$(ARCH)),$(wildcard lib/cpu/micro/*_$i.c))
 SOURCES ?= $(filter-out $(KERNELS) lib/cpu/micro/%,$(shell find lib -name '*.c' | LC_ALL=C sort))
 OBJ := $(SOURCES:%.c=$(BUILD)/%.o) $(KERNEL_OBJ) $(MICRO:%.c=$(KERNELS_IN)/%.o)
@@ -118,7 +121,7 @@ KERNEL_OPT ?= -O3 -g1
 define isa_rule
 $(BUILD)/lib/cpu/kernels/%.$1.o: lib/cpu/kernels/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) $$(KERNEL_OPT) $(if $(filter-out scalar,$1),$$(VECTOR_OPT)) $$(FLAGS_$1) -DLLM_ISA_$(or $(VECTORS_$1),$1) -DLLM_ISA=$1 -c -o $$@ $$<
+	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) $$(KERNEL_OPT) $$(FLAGS_$1) -DLLM_ISA_$(or $(VECTORS_$1),$1) -DLLM_ISA=$1 -c -o $$@ $$<
 $(BUILD)/lib/cpu/micro/%_$1.o: lib/cpu/micro/%_$1.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) $$(KERNEL_OPT) $$(MICRO_OPT) $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
@@ -163,22 +166,24 @@ check-slow: deps
 SANITIZE_asan := address
 SANITIZE_ubsan := undefined
 SANITIZE_tsan := thread
-SANITIZE_asan-ubsan := address,undefined
-export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_leaks=1:exitcode=99
+# Undefined behaviour ends the program by a trap, which AddressSanitizer reports with its line: the messages of `make ubsan` are ten megabytes of
+# data a program, in which every run looks for leaked pointers.
+SANITIZE_asan-ubsan := address,undefined -fsanitize-undefined-trap-on-error
+export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_leaks=1:handle_sigill=1:exitcode=99
 export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1:exitcode=99
 export TSAN_OPTIONS ?= exitcode=99
 # A program at fixed addresses has nothing to relocate when it starts, which is half of the time of most of these tests' programs.
 FIXED_ADDRESSES := -fno-pie -no-pie
 # AddressSanitizer sees what these would find in kernels. Micro-kernels, in which half of the time would be spent, are optimised and left to
-# `make ubsan`; both together leave kernels of vectors to `make asan` and `make ubsan`: the scalar ones are of the same sources, and with AVX2 alone
-# tests of training and decoding took ten times as long.
+# `make ubsan`; both together leave kernels of vectors to `make asan` and `make ubsan` and take those of the programs: the scalar ones are of the same
+# sources, and with AVX2 alone tests of training and decoding took ten times as long.
 KERNEL_UNCHECKED := -fno-sanitize=null,alignment,object-size,bounds
 MICRO_UNCHECKED := -O2 -fno-sanitize=undefined
 asan ubsan tsan asan-ubsan: deps
 	@$(MAKE) --no-print-directory $(PARALLEL) all # for what tests only prepare (helper.bash, without_sanitizer)
 	@SANITIZER=$@ LIMIT=$(or $(LIMIT),600) $(MAKE) --no-print-directory $(PARALLEL) BUILD=build/$@ BIN=build/$@/bin OPT='-O1 -g1' \
 		KERNEL_OPT='-O1 $(if $(filter asan%,$@),$(KERNEL_UNCHECKED))' MICRO_OPT='$(if $(filter asan%,$@),$(MICRO_UNCHECKED))' \
-		VECTOR_OPT='$(if $(filter asan-ubsan,$@),-O2 -fno-sanitize=all)' SANITIZER=$@ check-built \
+		$(if $(filter asan-ubsan,$@),VECTORS_IN=$(BUILD) BOUND=) SANITIZER=$@ check-built \
 		CFLAGS='-fsanitize=$(SANITIZE_$@) -fno-sanitize-recover=all -fno-omit-frame-pointer $(if $(filter tsan,$@),,$(FIXED_ADDRESSES)) $(CFLAGS)'
 
 ## fuzz        each parser under libFuzzer for FUZZ_SECONDS (10), from the seeds in tests/fuzz/seeds
