@@ -47,6 +47,17 @@ mktemp() {
     fi
 }
 
+# jq reads its own library at every start, ten times as long as gojq needs for most filters. Where the order of an object's keys counts, or bytes that are
+# no characters do: `command jq`.
+if type -P gojq > /dev/null; then
+    jq() {
+        case $* in
+        *input_line_number* | *keys_unsorted*) command jq "$@" ;; # which gojq does not know
+        *) gojq "$@" ;;
+        esac
+    }
+fi
+
 ROOT=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 SHARED=${LLM_SHARED:-$ROOT/../shared}
 BIN=${BIN:-bin}

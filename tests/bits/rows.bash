@@ -17,7 +17,7 @@ bits_train() {
 
 # bits_log NAME OPTION...: prints the log of the steps, without times and memory (it costs the time of measuring the machine's peak).
 bits_log() {
-    bits_train "$@" --log "$1.jsonl" > "$1.bytes" && jq -c 'del(.tokens_per_second, .peak_share, .seconds, .activation_bytes)' "$1.jsonl"
+    bits_train "$@" --log "$1.jsonl" > "$1.bytes" && command jq -c 'del(.tokens_per_second, .peak_share, .seconds, .activation_bytes)' "$1.jsonl"
 }
 
 # bits_quantize TYPE IN OUT OPTION...: prints OUT and the first columns of the table of errors, so that a further column changes no row.
@@ -63,7 +63,7 @@ bits_families() {
     for file in "$ROOT"/tests/golden/families/*.safetensors; do
         name=${file##*/}
         name=${name%.safetensors}
-        bits_header "$file" | jq -r .__metadata__.config > "$name.json"
+        bits_header "$file" | command jq -r .__metadata__.config > "$name.json"
         options=(data.tok)
         case $name in
         gemma3-bidirectional) options=(--objective mlm data.tok) ;;

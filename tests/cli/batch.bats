@@ -58,7 +58,7 @@ total() {
     run -65 --separate-stderr llm-infer -m m.llm -n 1 --jsonl --no-timings <<< '{"prompt": ""}'
     [[ $output == "{\"id\":1,\"error\":\"$said\"}" && $stderr == *"line 1: $said" ]]
     # a model that has one begins with it, either way; JSON has U+FFFD for what is no UTF-8
-    assert_equal "$(llm-infer -q -m "$M" -n 5 --temp 0 --jsonl <<< '{"prompt": ""}' | jq -r .text)" "$(llm-infer -q -m "$M" -n 5 --temp 0 '' | jq -Rr .)"
+    assert_equal "$(llm-infer -q -m "$M" -n 5 --temp 0 --jsonl <<< '{"prompt": ""}' | command jq -r .text)" "$(llm-infer -q -m "$M" -n 5 --temp 0 '' | command jq -Rr .)"
 }
 
 @test "--score --jsonl: a bad line is answered with its error; options that do not go together" {

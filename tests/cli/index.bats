@@ -38,7 +38,7 @@ rows() {
     [[ ${lines[1]} == $'1\t1\ta\t'* ]]
     run -0 llm-index search -x "$G/rows.idx" -k 3 --by both --json <<< "$q"
     assert_equal "$(jq -s -c 'map(.id)' <<< "$output")" '["b","10","a"]'
-    assert_equal "$(jq -s -c '.[0] | del(.score)' <<< "$output")" '{"query":"q","rank":1,"id":"b","text":"Tea with milk","metadata":{"page":2}}'
+    assert_equal "$(command jq -s -c '.[0] | del(.score)' <<< "$output")" '{"query":"q","rank":1,"id":"b","text":"Tea with milk","metadata":{"page":2}}'
     assert_equal "$(jq -s '.[0].score - 2 / 61 | fabs < 1e-15' <<< "$output")" true
     run -0 llm-index search -x "$G/rows.idx" -k 1 --format context <<< "$q"
     assert_output '{"id":"b","text":"Tea with milk"}'

@@ -21,7 +21,7 @@ taken() {
 # A twentieth, and 2 MB: arenas grow by huge pages.
 @test "training: a twentieth above or below what the run takes, every family, both precisions, checkpointing" {
     for what in tiny moe mla mamba mamba2 rwkv rwkv6 rwkv7 hyena lstm rnn mlp perceiver "tiny --precision f32" "moe --checkpoint-every 1 --optimizer muon"; do
-        run=(llm-train -q -c $what --set vocab_size=300 -T "$ROOT/tests/golden/tiny/tokenizer.json" -b 4 --context 256 -n 1)
+        run=(llm-train -q -c $what --set vocab_size=300 -T "$ROOT/tests/golden/tiny/tokenizer.json" -b 2 --context 256 -n 1)
         planned=$("${run[@]}" --plan "$D/text.tok" | awk '$1 == "total_bytes" { print $2 }')
         awk -v planned="$planned" -v taken="$(taken "${run[@]}" -o model.llm "$D/text.tok")" -v what="$what" \
             'BEGIN { print what, planned, taken; off = planned - taken; exit !(off * off <= (.05 * taken + 2e6) ^ 2) }'

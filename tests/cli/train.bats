@@ -497,7 +497,7 @@ END
 
 @test "--plan: the memory that a run then takes in all" {
     need_plain_memory
-    local config=(-c tiny --set num_hidden_layers=6 -b 4 --context 256)
+    local config=(-c tiny --set num_hidden_layers=6 -b 4 --context 128)
     for more in "" "--accumulate 2" "--precision f32"; do
         taken=$(llm-bench train "${config[@]}" $more -r 1 --json | jq '.. | .peak_rss_bytes? // empty')
         llm-train "${config[@]}" $more --plan | awk -v taken="$taken" '$1 == "total_bytes" { print $2, taken; exit !($2 > .93 * taken && $2 < 1.07 * taken) }'

@@ -84,7 +84,7 @@ plain() { llm-quantize -q -t keep "$1.llm" "$1.safetensors"; }
 @test "the plan and the log count what is trained; frozen parameters have no gradients and moments" {
     llm-train -q --init "$F/q4_0.safetensors" -l 24 -b 2 --train '*layers.1.*norm*' --plan --json > plan.json
     jq -e '.trained_parameters == 512 and .gradient_bytes == 4 * 512 and .moment_bytes == 8 * 512 and .weight_bytes < 1.5 * .parameters' plan.json
-    llm-train -q -c tiny -T "$F/tok.json" --plan --json | jq -e '.trained_parameters == .parameters'
+    llm-train -q -c tiny -T "$F/tok.json" -l 24 -b 2 --plan --json | jq -e '.trained_parameters == .parameters'
     "${run_of[@]}" --init "$F/q4_0.safetensors" --train '*layers.1.*norm*' --log log.jsonl -o m.llm "$F/data.tok"
     jq -es 'all(.trained_parameters == 512)' log.jsonl
     zstd -dcq m.llm | head -c 30000 | grep -ao 'training\.m\.[a-z0-9_.]*' | sort -u > moments
