@@ -73,7 +73,10 @@ int llm_pass_place_members(struct llm_trainer *t, struct llm_err *e)
     for (int64_t i = 0; i < t->rows.row_len; i++) t->idle_targets[i] = -1;
     for (int m = 0; m < s->ep; m++) {
         struct llm_trainer_pass p = {0};
-        while (llm_pass_next(t, &whole, llm_share_member_run(s, m), &p)) s->member_ends[m * s->n_passes + p.number] = p.ends_shard ? p.shard : -1;
+        while (llm_pass_next(t, &whole, llm_share_member_run(s, m), &p)) {
+            s->member_ends[m * s->n_passes + p.number] = p.ends_shard ? p.shard : -1;
+            s->uneven |= p.idle;
+        }
     }
     return 0;
 }

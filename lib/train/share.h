@@ -140,6 +140,7 @@ struct llm_share {
     int pp, tp;                     /* stages; members of a tensor-parallel group, which each stage has */
     int vp;                         /* chunks of layers of a stage */
     int ep;                         /* replicas of a group that divides experts; 1: there are none. Of them this rank's is replica % ep */
+    bool uneven;                    /* ep > 1: some members make idle passes, during which gradients do not travel: then no member's do */
     int64_t *member_ends, n_passes; /* ep > 1: [ep, n_passes] the shard that a pass of a member ends; -1: none; owned */
     int64_t member_buffers;         /* ep > 1: buffers (llm_shard_buffers) of an expert for each member's rows, at most; with parts: for each part */
     int cp;                         /* ranks that divide a row; this one is number replica % cp of them */

@@ -239,7 +239,7 @@ int llm_share_end_eval(struct llm_share *s, struct llm_err *e)
 
 void llm_share_begin(struct llm_share *s, int64_t shard, bool last)
 {
-    s->overlap = s->comm && !s->int8 && last && (s->zero >= 2 || shard == s->run.end - 1);
+    s->overlap = s->comm && !s->int8 && last && (s->zero >= 2 || (shard == s->run.end - 1 && !s->uneven));
     s->between.recorded = 0;
     if (s->zero >= 2 && s->err.status == 0 && s->n_groups > 0 && clear(s, s->n_groups - 1, &s->err) < 0) return; /* reported by llm_share_end_pass */
 }
