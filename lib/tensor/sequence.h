@@ -32,17 +32,20 @@ bool llm_sequence_wait(struct llm_ctx *c, bool ahead, float *in, int64_t n);
 bool llm_sequence_tell(struct llm_ctx *c, bool ahead, const float *out, int64_t n);
 static inline bool llm_sequence_is_divided(const struct llm_ctx *c) { return c->sequence && c->sequence->ranks > 1; }
 
-/* Each key/value head stands for so many of its own in attention over parts, so that any number of ranks that divides the parts, and the heads, can
- * divide the key/value heads as well. The gradients of the copies are added in their order, whatever the ranks. 1: not so; then ranks divide the
- * key/value heads that there are. */
+static inline int64_t llm_common_divisor(int64_t a, int64_t b)
+{
+    for (int64_t left; b > 0; b = left) {
+        left = a % b;
+        a = b;
+    }
+    return a;
+}
+
+/* Each key/value head stands for so many of its own in attention over parts: any number of ranks that divides the parts, and the heads, divides these
+ * as well. The gradients of the copies are added in their order, whatever the ranks. */
 static inline int64_t llm_sequence_copies(int64_t heads, int64_t kv_heads, int64_t parts)
 {
-    int64_t of_parts = parts, common = kv_heads; /* the greatest common divisor */
-    for (int64_t left; of_parts > 0; of_parts = left) {
-        left = common % of_parts;
-        common = of_parts;
-    }
-    return heads % (kv_heads * (parts / common)) == 0 ? parts / common : 1;
+    return llm_common_divisor(parts / llm_common_divisor(kv_heads, parts), heads / kv_heads);
 }
 
 /* llm_attention of rows that may be divided: q, k and v are those of this rank's tokens, and so is the result. a->doc_start and a->prefixes are of

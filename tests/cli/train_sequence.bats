@@ -37,7 +37,7 @@ family() {
 @test "more ranks than key/value heads: each head is copied for its parts" {
     need_mpi
     same_in "4 cp=4 dp=2,cp=2" "${llama[@]}" --set num_key_value_heads=2 --seq-parts 4 -n 2 -b 2 --grad-shards 2
-    same_in "4 tp=2,cp=2" "${llama[@]}" --set num_key_value_heads=2 --tensor-parts 2 --seq-parts 2 --precision f32 -n 2 -b 2
+    same_in "4 tp=2,cp=2" "${llama[@]}" --set num_key_value_heads=2 --tensor-parts 2 --seq-parts 4 --precision f32 -n 2 -b 2 # 6 heads a slice
     same_in "3 cp=3" "${llama[@]}" --set num_key_value_heads=1 --seq-parts 6 -n 2 -b 2
 }
 
@@ -177,11 +177,10 @@ family() {
     refused "--shard: expected cp to be a divisor of --seq-parts, 2, found cp=3" ranks 3 "${gpt[@]}" --seq-parts 2 --shard cp=3
     refused "--shard: expected cp to be a divisor of --seq-parts, 1, found cp=2" ranks 2 "${gpt[@]}" --shard cp=2
     refused "--shard: expected cp to be a divisor of the model's 4 attention heads, found cp=3" ranks 3 "${gpt[@]}" --seq-parts 3 --shard cp=3
-    refused "--shard: expected cp to be a divisor of the model's 6 key/value heads, found cp=4" ranks 4 "${llama[@]}" --seq-parts 8 --shard cp=4
     refused "--shard: zero=2: expected shards of one pass, of at most 4 rows (--batch), found 8 (--grad-shards)" ranks 2 "${gpt[@]}" --accumulate 2 \
         --seq-parts 2 --shard cp=2,zero=2
-    refused "--shard: expected cp to be a divisor of the model's 3 key/value heads of a tensor part, found cp=2" ranks 2 "${llama[@]}" --tensor-parts 2 \
-        --seq-parts 4 --shard cp=2
+    refused "--shard: expected cp to be a divisor of the model's 1 attention heads of a tensor part, found cp=2" ranks 2 "${gpt[@]}" --tensor-parts 4 \
+        --seq-parts 2 --shard cp=2
     [[ ! -e x.llm ]]
 }
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
-#include "tensor/sequence.h"
 
 /* Whether the matrix is the last of its block, which is cut by columns. */
 static bool is_last(const struct llm_param_spec *s)
@@ -99,16 +98,12 @@ int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err
 
 int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t slices, int64_t ranks, int64_t context, struct llm_err *e)
 {
-    const bool latent = c->num_hidden_layers > 0 && llm_decoder_mixer(c, 0) == &llm_module_mla; /* whose keys are of all heads */
-    const struct { int64_t size; const char *what; } sizes[] = {{c->num_attention_heads, "attention heads"},
-                                                                {latent ? 0 : c->num_key_value_heads, "key/value heads"}};
     struct llm_config whole = *c;
     if (c->qk_norm != LLM_QK_NORM_EACH) whole.qk_norm = LLM_QK_NORM_NONE; /* a token has all heads while they are normalised */
     const char *with = obstacle(&whole, true);
     if (parts == 1) return 0;
     bool attends;
-    const int64_t before = seen(c, &attends);
-    const int64_t copies = latent || !attends ? 1 : llm_sequence_copies(c->num_attention_heads / slices, c->num_key_value_heads / slices, parts);
+    const int64_t before = seen(c, &attends), heads = c->num_attention_heads / slices;
     if (!with && c->norm != LLM_NORM_RMS && c->norm != LLM_NORM_LAYER) with = "norms over groups or batches";
     for (int64_t l = 0; l < c->num_hidden_layers && !with; l++) {
         if (llm_config_block(c, l) > 0) with = "attention within blocks";
@@ -121,13 +116,9 @@ int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t 
         return llm_fail(e, LLM_EX_USAGE, "--shard: cp=%lld: expected at least %lld tokens of a row for each rank, as a convolution sees, found %lld",
                         (long long)ranks, (long long)before, (long long)(context / ranks));
     }
-    for (size_t i = 0; attends && i < sizeof sizes / sizeof *sizes; i++) {
-        const int64_t size = sizes[i].size / slices;
-        if ((i == 0 ? size : size * copies) % ranks == 0) continue;
-        return llm_fail(e, LLM_EX_USAGE, "--shard: expected cp to be a divisor of the model's %lld %s%s, found cp=%lld", (long long)size,
-                        sizes[i].what, slices > 1 ? " of a tensor part" : "", (long long)ranks);
-    }
-    return 0;
+    if (!attends || heads % ranks == 0) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: expected cp to be a divisor of the model's %lld attention heads%s, found cp=%lld", (long long)heads,
+                    slices > 1 ? " of a tensor part" : "", (long long)ranks);
 }
 
 /* Slices of a parameter; `parts`: of a fusion, the rows of each of its matrices. */
