@@ -109,35 +109,39 @@ static struct side gradient_of(const struct llm_tensor *x) { return (struct side
 
 /* ---- to the next rank ---- */
 
-/* A message of n floats from rank `from` to rank `to`, in which all take part. */
-static bool send_on(struct llm_ctx *c, int from, int to, const float *out, float *in, int64_t n)
+/* Sends n floats to rank `to` and receives as many from rank `from`, of which -1 is none. All take part. */
+static bool pass_on(struct llm_ctx *c, int to, const float *out, int from, float *in, int64_t n)
 {
-    const struct llm_sequence *s = c->sequence;
     void *sent[LLM_MAX_PARTS_OF_ROW] = {NULL}, *got[LLM_MAX_PARTS_OF_ROW] = {NULL};
     size_t sent_bytes[LLM_MAX_PARTS_OF_ROW] = {0}, got_bytes[LLM_MAX_PARTS_OF_ROW] = {0};
-    if (s->rank == from) {
+    if (to >= 0) {
         sent[to] = (void *)out; /* is read */
         sent_bytes[to] = (size_t)n * sizeof *out;
     }
-    if (s->rank == to) {
+    if (from >= 0) {
         got[from] = in;
         got_bytes[from] = (size_t)n * sizeof *in;
     }
-    return llm_group_exchange(s->group, sent, sent_bytes, got, got_bytes, &c->err) == 0;
+    return llm_group_exchange(c->sequence->group, sent, sent_bytes, got, got_bytes, &c->err) == 0;
 }
 
-/* This rank's number in the order of messages; the rank of a number. */
+/* This rank's number in the order of messages; the rank of a number, -1: there is none. */
 static int number_of(const struct llm_sequence *s, bool ahead) { return ahead ? s->rank : s->ranks - 1 - s->rank; }
-static int rank_of(const struct llm_sequence *s, bool ahead, int number) { return ahead ? number : s->ranks - 1 - number; }
+static int rank_of(const struct llm_sequence *s, bool ahead, int number)
+{
+    if (number < 0 || number >= s->ranks) return -1;
+    return ahead ? number : s->ranks - 1 - number;
+}
 
 bool llm_sequence_wait(struct llm_ctx *c, bool ahead, float *in, int64_t n)
 {
     LLM_PROFILE("sequence: waiting", 0);
     const struct llm_sequence *s = c->sequence;
+    const int number = number_of(s, ahead);
     if (llm_ctx_failed(c)) return false;
     memset(in, 0, (size_t)n * sizeof *in);
-    for (int i = 1; i <= number_of(s, ahead); i++) {
-        if (!send_on(c, rank_of(s, ahead, i - 1), rank_of(s, ahead, i), NULL, in, n)) return false;
+    for (int i = 1; i <= number; i++) { /* message i is from number i - 1 to number i */
+        if (!pass_on(c, -1, NULL, i == number ? rank_of(s, ahead, i - 1) : -1, in, n)) return false;
     }
     return true;
 }
@@ -146,9 +150,10 @@ bool llm_sequence_tell(struct llm_ctx *c, bool ahead, const float *out, int64_t 
 {
     LLM_PROFILE("sequence: telling", 0);
     const struct llm_sequence *s = c->sequence;
+    const int number = number_of(s, ahead);
     if (llm_ctx_failed(c)) return false;
-    for (int i = number_of(s, ahead) + 1; i < s->ranks; i++) {
-        if (!send_on(c, rank_of(s, ahead, i - 1), rank_of(s, ahead, i), out, NULL, n)) return false;
+    for (int i = number + 1; i < s->ranks; i++) {
+        if (!pass_on(c, i == number + 1 ? rank_of(s, ahead, i) : -1, out, -1, NULL, n)) return false;
     }
     return true;
 }
@@ -158,21 +163,9 @@ bool llm_sequence_shift(struct llm_ctx *c, bool ahead, const float *out, float *
     LLM_PROFILE("sequence: neighbours", 0);
     const struct llm_sequence *s = c->sequence;
     const int number = number_of(s, ahead);
-    void *sent[LLM_MAX_PARTS_OF_ROW] = {NULL}, *got[LLM_MAX_PARTS_OF_ROW] = {NULL};
-    size_t sent_bytes[LLM_MAX_PARTS_OF_ROW] = {0}, got_bytes[LLM_MAX_PARTS_OF_ROW] = {0};
     if (llm_ctx_failed(c)) return false;
     memset(in, 0, (size_t)n * sizeof *in);
-    if (number + 1 < s->ranks) {
-        const int to = rank_of(s, ahead, number + 1);
-        sent[to] = (void *)out; /* is read */
-        sent_bytes[to] = (size_t)n * sizeof *out;
-    }
-    if (number > 0) {
-        const int from = rank_of(s, ahead, number - 1);
-        got[from] = in;
-        got_bytes[from] = (size_t)n * sizeof *in;
-    }
-    return llm_group_exchange(s->group, sent, sent_bytes, got, got_bytes, &c->err) == 0;
+    return pass_on(c, rank_of(s, ahead, number + 1), out, rank_of(s, ahead, number - 1), in, n);
 }
 
 /* ---- tokens of all heads to heads of all tokens ---- */
