@@ -171,7 +171,7 @@ SANITIZE_tsan := thread
 SANITIZE_asan-ubsan := address,undefined -fsanitize-undefined-trap-on-error
 export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_leaks=1:handle_sigill=1:exitcode=99
 export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1:exitcode=99
-export TSAN_OPTIONS ?= exitcode=99
+export TSAN_OPTIONS ?= exitcode=99:suppressions=$(CURDIR)/tests/tsan.supp
 # A program at fixed addresses has nothing to relocate when it starts, which is half of the time of most of these tests' programs.
 FIXED_ADDRESSES := -fno-pie -no-pie
 # AddressSanitizer sees what these would find in kernels. Micro-kernels, in which half of the time would be spent, are optimised and left to
