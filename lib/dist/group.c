@@ -132,7 +132,7 @@ static int exchange(struct llm_group *g, void *const *out, const size_t *out_byt
 {
     const int own = g->head.rank;
     for (int q = 0; q < g->head.n; q++) {
-        if (q != own && g->comm) continue;
+        if ((q != own && g->comm) || in_bytes[q] == 0) continue; /* without a message there may be no memory either */
         if (in_bytes[q] == out_bytes[own]) memcpy(in[q], out[own], in_bytes[q]);
         else memset(in[q], 0, in_bytes[q]);
     }
