@@ -238,7 +238,8 @@ void llm_share_begin(struct llm_share *s, int64_t shard, bool last);
 /* After the passes of the shard: its gradient, of the parameters of chunk `chunk` (-1: of all), goes to its place in the tree, and to its owners
  * where the layout says so. */
 int llm_share_end(struct llm_share *s, int64_t shard, int64_t chunk, struct llm_err *e) LLM_MUST_CHECK;
-/* After each pass before that: the same of experts that ranks divide, whose gradients by the rows of each member end with that member's shards. */
+/* With expert parallelism, after each pass and before llm_share_end: the gradients of experts by the rows of those members whose shard ends with this
+ * pass go to their places in the tree. */
 void llm_share_end_members(struct llm_share *s, int64_t pass, int64_t chunk);
 /* The shards of member m of this rank's group. In a process whose group is not there, for estimates: its own. */
 struct llm_shard_run llm_share_member_run(const struct llm_share *s, int m);

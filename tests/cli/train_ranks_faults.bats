@@ -82,14 +82,14 @@ goes_on() {
     done
 }
 
-# signalled_and_killed LAYOUT: replicas of two ranks that a signal at any rank saves and ends, and one replica, of which kill -9 loses two steps at most.
+# signalled_and_killed LAYOUT LAYOUT: four ranks that a signal at any rank saves and ends, and two, of which kill -9 loses two steps at most.
 signalled_and_killed() {
-    begin 4 --shard "dp=2,$1"
+    begin 4 --shard "$1"
     kill -TERM "${pids[3]}"
     ends 143 60
     steps=$(($(tail -n 1 log | jq .step) + 2))
     goes_on 2
-    begin 2 --save-every 2 --shard "$1"
+    begin 2 --save-every 2 --shard "$2"
     kill -9 "${pids[0]}"
     ends 137 60
     steps=$(($(tail -n 1 log | jq .step) + 2))
@@ -100,24 +100,26 @@ signalled_and_killed() {
 @test "ranks that divide rows: a signal at any rank, kill -9: as without" {
     local steps
     gpt+=(--seq-parts 2)
-    signalled_and_killed cp=2
+    signalled_and_killed dp=2,cp=2 cp=2
+}
+
+# shrinks_in RANKS LAYOUT: data.tok of rank 1 loses its end; the run goes on from what was saved.
+shrinks_in() {
+    cp data.tok mine.tok
+    rm -f run.llm log
+    RANK1='s|^data.tok|mine.tok|' ranks "$1" ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard "$2" 2> job.err &
+    data_shrink
+    goes_on 2
 }
 
 @test "members of a group: a signal at any rank, kill -9, data that shrink at one rank: as without members" {
     local steps
     gpt+=(--tensor-parts 2)
-    signalled_and_killed tp=2
+    signalled_and_killed dp=2,tp=2 tp=2
     gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
     cp "$F/data.tok" data.tok
-    local layout n=2
-    for layout in tp=2 pp=2,tp=2; do
-        cp data.tok mine.tok
-        rm -f run.llm log
-        RANK1='s|^data.tok|mine.tok|' ranks $n ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard $layout 2> job.err &
-        data_shrink
-        goes_on 2
-        n=4
-    done
+    shrinks_in 2 tp=2
+    shrinks_in 4 pp=2,tp=2
 }
 
 @test "ranks that divide experts: a signal at any rank, kill -9, data and validation data that shrink at one rank, one that hangs" {
@@ -125,30 +127,13 @@ signalled_and_killed() {
     gpt=(llm-train -q -j 1 -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --optimizer sgd --schedule constant --warmup 0
         -l 24 -b 8 --grad-shards 4 -T "$F/tok.json" data.tok)
     cp "$F/data.tok" data.tok
-    begin 4 --shard dp=4,ep=2
-    kill -TERM "${pids[3]}"
-    ends 143 60
-    steps=$(($(tail -n 1 log | jq .step) + 2))
-    goes_on 2
-    begin 2 --save-every 2 --shard ep=2
-    kill -9 "${pids[0]}"
-    ends 137 60
-    steps=$(($(tail -n 1 log | jq .step) + 2))
-    rm log
-    goes_on 1
+    signalled_and_killed dp=4,ep=2 ep=2
     begin 2 --rank-timeout 4 --shard ep=2
     kill -STOP "${pids[1]}"
     ends 1 60
     [[ $(head -n 1 job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 4 s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
-    local layout n=2
-    for layout in ep=2 ep=2,pp=2; do
-        cp data.tok mine.tok
-        rm -f run.llm log
-        RANK1='s|^data.tok|mine.tok|' ranks $n ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard $layout 2> job.err &
-        data_shrink
-        goes_on 2
-        n=4
-    done
+    shrinks_in 2 ep=2
+    shrinks_in 4 ep=2,pp=2
     cp data.tok mine.tok
     rm -f run.llm log
     cp data.tok val.tok
@@ -161,7 +146,7 @@ signalled_and_killed() {
 @test "stages: a signal at any rank, kill -9, data that shrink at one rank: as without stages" {
     local steps
     gpt+=(--accumulate 2)
-    signalled_and_killed pp=2
+    signalled_and_killed dp=2,pp=2 pp=2
     gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
     cp "$F/data.tok" data.tok
     cp "$F/data.tok" mine.tok

@@ -32,7 +32,7 @@ static int64_t cut_rows(const struct llm_ctx *c, const struct llm_batch *b, int6
     return n;
 }
 
-/* The same of rows that ranks divide, whose tokens this rank has some of. */
+/* The same with sequence parallelism: of this rank's tokens of each row. */
 static int64_t cut_parts(const struct llm_ctx *c, const struct llm_batch *b, struct llm_segment *out)
 {
     const int64_t own = llm_row_len(c, b->n_tokens), whole = own * c->sequence->ranks, first = llm_sequence_first(c, own);
