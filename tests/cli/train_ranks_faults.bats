@@ -149,11 +149,7 @@ shrinks_in() {
     signalled_and_killed dp=2,pp=2 pp=2
     gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
     cp "$F/data.tok" data.tok
-    cp "$F/data.tok" mine.tok
-    rm -f run.llm log
-    RANK1='s|^data.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard pp=2 2> job.err &
-    data_shrink
-    goes_on 2
+    shrinks_in 2 pp=2
 }
 
 @test "kill -9 of any rank ends the job within seconds; what was saved goes on" {
