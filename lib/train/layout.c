@@ -80,11 +80,14 @@ static int read_reckoning(struct llm_layout *l, const char *word, struct llm_err
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected " AUTO ", found '%s'", word);
 }
 
-static int check_experts(const struct llm_layout *l, struct llm_err *e)
+int llm_layout_check_zero(const struct llm_layout *l, struct llm_err *e)
 {
-    if (l->zero == 0) return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected zero=1, 2 or 3, found zero=0", (int)l->ep);
-    if (l->dp % l->ep == 0) return 0;
-    return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep to be a divisor of dp, %d, found ep=%d", (int)l->dp, (int)l->ep);
+    const bool cut = llm_layout_stages(l) > 1;
+    if (llm_layout_experts(l) > 1 && l->zero == 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected zero=1, 2 or 3, found zero=0", (int)l->ep);
+    }
+    if (llm_layout_lanes(l) == 1 || l->zero == 1) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: %s=%d: expected zero=1, found zero=%d", cut ? "pp" : "tp", (int)(cut ? l->pp : l->tp), (int)l->zero);
 }
 
 /* The chunks of the interleaved schedule. */
@@ -122,10 +125,10 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
     if (place_chunks(l, e) < 0) return -1;
     const bool lanes = llm_layout_lanes(l) > 1, experts = llm_layout_experts(l) > 1; /* whose ranks divide their moments among the replicas */
     if (l->zero < 0) l->zero = lanes || experts;
-    if (experts && check_experts(l, e) < 0) return -1;
-    if (!lanes || l->zero == 1) return 0;
-    const bool cut = llm_layout_stages(l) > 1;
-    return llm_fail(e, LLM_EX_USAGE, "--shard: %s=%d: expected zero=1, found zero=%d", cut ? "pp" : "tp", (int)(cut ? l->pp : l->tp), (int)l->zero);
+    if (experts && l->dp % l->ep != 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep to be a divisor of dp, %d, found ep=%d", (int)l->dp, (int)l->ep);
+    }
+    return llm_layout_check_zero(l, e);
 }
 
 void llm_layout_text(const struct llm_layout *l, char text[LLM_LAYOUT_TEXT])

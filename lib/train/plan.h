@@ -24,7 +24,7 @@ struct llm_plan {
 struct llm_plan_sample { double bytes, moments, averages, uses, forms, scratch, seconds, shared, grads; };
 struct llm_plan_trials {
     size_t n;
-    struct llm_plan_trial { int64_t layers, members, experts, rows; struct llm_plan_sample s; } v[16];
+    struct llm_plan_trial { int64_t layers, members, experts, rows; struct llm_plan_sample s; } v[64];
 };
 /* What one rank of the layout takes, the one that takes most; its time is without messages.
  * `m`: the model that the run begins from, whose frozen parameters stay in their types; NULL: a new one. `trials`: of the same model and options;
@@ -35,7 +35,8 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
 struct llm_layout_costs llm_layout_costs_all(const struct llm_layout_costs *given, double memory);
 /* The layout of l->ranks ranks that the run allows, whose memory is within `costs`, and whose step takes the least time by the FLOPs of the rank that
  * has most and by its messages, of which none is hidden: *l becomes it. Of equal ones the least zero, then the least ep, then the least cp, then the
- * fewest ranks a replica. Nothing that a clock measures has a say. A line says which it is. 0 or -1 (LLM_EX_USAGE: no layout suits, or none fits). */
+ * fewest ranks a replica, then the fewest stages, then the fewest chunks. Nothing that a clock measures has a say. A line says which it is. 0 or -1
+ * (LLM_EX_USAGE: no layout suits, or none fits). */
 int llm_layout_choose(struct llm_layout *l, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
                       const struct llm_layout_costs *costs, struct llm_plan_trials *trials, struct llm_err *e) LLM_MUST_CHECK;
 /* To standard output: a line "name, value" for each number, or one JSON object. */

@@ -38,7 +38,7 @@ static int consider(struct candidates *k, const struct run *r, const struct llm_
     struct llm_plan p;
     struct llm_err why;
     if (l->zero >= ONCE_A_PASS && llm_objectives[r->o->objective]->run != llm_objective_run_next) return 0;
-    if (llm_plan_make(&p, r->c, r->m, r->o, l, NULL, &why) < 0) {
+    if (llm_layout_check_zero(l, &why) < 0 || llm_plan_make(&p, r->c, r->m, r->o, l, NULL, &why) < 0) {
         if (why.status != LLM_EX_USAGE) {
             *e = why;
             return -1;
@@ -51,55 +51,38 @@ static int consider(struct candidates *k, const struct run *r, const struct llm_
     return 0;
 }
 
-/* The layout with replicas that divide experts; zero 1 to `zeros`. */
-static int list_experts(struct candidates *k, const struct run *r, const struct llm_layout *of, int64_t zeros, struct llm_err *e)
-{
-    int got = 0;
-    for (int64_t zero = 1; zero <= zeros && r->c->num_experts > 0; zero++) {
-        for (int64_t ep = 2; ep <= of->dp && got == 0; ep++) {
-            struct llm_layout l = *of;
-            l.ep = ep;
-            l.zero = zero;
-            if (of->dp % ep == 0) got = consider(k, r, &l, e);
-        }
-    }
-    return got;
-}
-
-/* The layout with stages of several chunks. */
-static int list_chunks(struct candidates *k, const struct run *r, const struct llm_layout *of, struct llm_err *e)
+/* The layouts of lanes · l->cp · l->dp ranks: these lanes as slices and stages, the fewest stages first, then the fewest chunks. */
+static int list_lanes(struct candidates *k, const struct run *r, const struct llm_layout *of, int64_t lanes, struct llm_err *e)
 {
     const int64_t most = r->c->num_hidden_layers < LLM_PLAN_MAX_STAGES ? r->c->num_hidden_layers : LLM_PLAN_MAX_STAGES;
     int got = 0;
-    for (int64_t vp = 2; of->pp > 1 && of->pp * vp <= most && got == 0; vp *= 2) {
-        struct llm_layout l = *of;
-        l.vp = vp;
-        l.interleaved = true;
-        got = consider(k, r, &l, e);
+    for (int64_t pp = 1; pp <= lanes && pp <= most; pp++) {
+        if (lanes % pp != 0 || r->o->tensor_parts % (lanes / pp) != 0) continue;
+        for (int64_t vp = 1; (vp == 1 || (pp > 1 && pp * vp <= most)) && got == 0; vp++) {
+            struct llm_layout l = *of;
+            l.tp = lanes / pp;
+            l.pp = pp;
+            l.vp = vp;
+            l.interleaved = vp > 1;
+            got = consider(k, r, &l, e);
+        }
     }
     return got;
 }
 
-/* All layouts of so many ranks, the simplest first. */
+/* All layouts of so many ranks, in the order of plan.h. */
 static int list(struct candidates *k, const struct run *r, int64_t ranks, struct llm_err *e)
 {
     int got = 0;
-    for (int64_t zero = 0; zero < ALL_ZEROS && got == 0; zero++) got = consider(k, r, &(struct llm_layout){.dp = ranks, .zero = zero}, e);
-    if (got == 0) got = list_experts(k, r, &(struct llm_layout){.dp = ranks}, ALL_ZEROS - 1, e);
-    for (int64_t cp = 2; cp <= ranks && r->o->seq_parts > 1 && got == 0; cp++) {
-        for (int64_t zero = 0; zero < ALL_ZEROS && ranks % cp == 0 && got == 0; zero++) {
-            got = consider(k, r, &(struct llm_layout){.dp = ranks / cp, .zero = zero, .cp = cp}, e);
-        }
-    }
-    for (int64_t lanes = 2; lanes <= ranks; lanes++) {
-        for (int64_t tp = lanes; tp >= 1 && ranks % lanes == 0 && got == 0; tp--) {
-            if (lanes % tp != 0 || lanes / tp > LLM_PLAN_MAX_STAGES) continue;
-            for (int64_t cp = 1; cp <= r->o->seq_parts && cp <= ranks / lanes && got == 0; cp++) {
-                if (ranks / lanes % cp != 0) continue;
-                got = consider(k, r, &(struct llm_layout){.dp = ranks / lanes / cp, .zero = 1, .tp = tp, .pp = lanes / tp, .cp = cp}, e);
+    for (int64_t zero = 0; zero < ALL_ZEROS; zero++) {
+        for (int64_t ep = 1; ep == 1 || (ep <= ranks && ep <= r->c->num_experts); ep++) {
+            for (int64_t cp = 1; cp <= ranks && cp <= r->o->seq_parts; cp++) {
+                for (int64_t lanes = 1; lanes <= ranks / cp && got == 0; lanes++) {
+                    const int64_t dp = ranks / cp / lanes;
+                    const struct llm_layout l = {.dp = dp, .zero = zero, .ep = ep, .cp = cp};
+                    if (dp * cp * lanes == ranks && dp % ep == 0 && r->o->seq_parts % cp == 0) got = list_lanes(k, r, &l, lanes, e);
+                }
             }
-            if (got == 0) got = list_experts(k, r, &(struct llm_layout){.dp = ranks / lanes, .tp = tp, .pp = lanes / tp}, 1, e);
-            if (got == 0) got = list_chunks(k, r, &(struct llm_layout){.dp = ranks / lanes, .zero = 1, .tp = tp, .pp = lanes / tp}, e);
         }
     }
     return got;

@@ -75,6 +75,8 @@ static inline int64_t llm_layout_rows(const struct llm_layout *l) { return l->cp
 static inline int64_t llm_layout_lanes(const struct llm_layout *l) { return llm_layout_stages(l) * llm_layout_members(l); }
 /* "dp=4,zero=1". -1: `e` names what is not understood, or not built. */
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether the other ways to divide the run go with this value of zero. 0 or -1 (LLM_EX_USAGE). */
+int llm_layout_check_zero(const struct llm_layout *l, struct llm_err *e) LLM_MUST_CHECK;
 /* What llm_layout_read reads, of a layout that is not automatic. */
 enum { LLM_LAYOUT_TEXT = 100 };
 void llm_layout_text(const struct llm_layout *l, char text[LLM_LAYOUT_TEXT]);

@@ -58,6 +58,17 @@ total() { awk '$1 == "total_bytes" { print $2 }' plan; }
     [[ $stderr =~ ^"llm-train: --shard auto: $of_4"[0-9.]+" MB a rank (memory), $smallest"[0-9.]+" MB"$ ]] || fail "$stderr"
 }
 
+@test "all ways to divide are considered together; of equal times the least zero counts before the least ep" {
+    local of=("${moe[@]}" --set num_hidden_layers=4 --set intermediate_size=64 -b 2)
+    # fits LAYOUT OPTION...: the choice where messages cost nothing and a rank has as much memory as the layout takes
+    fits() {
+        "${of[@]}" "${@:2}" --shard "$1" --plan > plan
+        chosen "${of[@]}" "${@:2}" --shard "auto,ranks=4,bandwidth=1e30,latency=0,memory=$(total)"
+    }
+    assert_equal "$(fits dp=4,zero=3 --accumulate 2 --grad-shards 4)" dp=4,zero=1,ep=2
+    assert_equal "$(fits dp=2,pp=2,vp=2,ep=2 --accumulate 4 --grad-shards 2)" dp=2,zero=1,ep=2,pp=2,vp=2
+}
+
 @test "the rates that are given decide: slow messages, high latency" {
     local of=("${gpt[@]}" -b 1 --accumulate 8 --grad-shards 2 --tensor-parts 2)
     [[ $(chosen "${of[@]}" --shard auto,ranks=2,bandwidth=1e12,latency=0,flops=1e9) == dp=2,zero=0 ]]
