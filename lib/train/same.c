@@ -1,4 +1,6 @@
 /* Whether all ranks work on the same run (train/trainer.h). */
+#include <elf.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +25,34 @@ static int hash_json(json_t *o, char text[ROOM], struct llm_err *e)
     return got;
 }
 
-/* The version, and a hash of the running program's file where the system shows it. */
+/* dl_iterate_phdr: a hash of the program's build id (the linker's hash of all that it wrote), whose object comes first; 0 without one. */
+static int hash_build_id(struct dl_phdr_info *program, size_t size, void *hash)
+{
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &program->dlpi_phdr[i];
+        const unsigned char *at = (const unsigned char *)program->dlpi_addr + segment->p_vaddr;
+        for (size_t left = segment->p_type == PT_NOTE ? segment->p_memsz : 0; left >= sizeof(ElfW(Nhdr));) {
+            const ElfW(Nhdr) *note = (const void *)at;
+            size_t bytes = sizeof *note + (note->n_namesz + (size_t)3) / 4 * 4 + (note->n_descsz + (size_t)3) / 4 * 4;
+            if (bytes > left) break;
+            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(note + 1, "GNU", 4) == 0) {
+                *(uint64_t *)hash = llm_xxh64(at + sizeof *note + 4, note->n_descsz, 0);
+            }
+            at += bytes;
+            left -= bytes;
+        }
+    }
+    return 1;
+}
+
+/* The version, and a hash of the running program: of its build id, else of its file where the system shows it, which takes each rank 10 ms. */
 static void program_of(char text[ROOM])
 {
-    FILE *f = fopen("/proc/self/exe", "rbe");
-    static char block[1 << 16];
     uint64_t h = 0;
+    dl_iterate_phdr(hash_build_id, &h);
+    FILE *f = h ? NULL : fopen("/proc/self/exe", "rbe");
+    static char block[1 << 16];
     for (size_t n; f && (n = fread(block, 1, sizeof block, f)) > 0;) h = llm_xxh64(block, n, h);
     if (f) fclose(f);
     snprintf(text, ROOM, "%s %016llx", LLM_VERSION, (unsigned long long)h);

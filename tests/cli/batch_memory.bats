@@ -1,44 +1,6 @@
-# llm-infer --memory, --latency-target: what runs at once changes, the output does not.
+# llm-infer --memory, --latency-target: what runs at once changes, the output does not. Other families: tests/slow/batch_memory.bats.
 load ../helper
-export LLM_THREADS=1 # models as small as these gain nothing by more, and files run at once
-
-setup_file() {
-    memory_meter
-    # 32 prompts of ids below 280, of 20 to 220 tokens, some with samples
-    awk 'BEGIN {
-        srand(5)
-        for (k = 0; k < 32; k++) {
-            ids = ""
-            for (i = 0; i < 20 + k * 37 % 200; i++) ids = ids (i ? "," : "") int(1 + rand() * 270)
-            printf "{\"id\":%d,\"ids\":[%s]%s}\n", k, ids, k % 6 == 5 ? ",\"samples\":3" : ""
-        }
-    }' > prompts.jsonl
-    sentences_tokens
-    sed -n 's/\([a-z]* [a-z]*\) \(.*\)/{"q": "\1", "a": "\2"}/p' text | head -n 100 > pairs.jsonl
-    llm-tokenize encode -T tok.json --pair q,a -o pairs.tok pairs.jsonl
-    # a page of the cache has half a megabyte: much more than what the plan of everything else is wrong by
-    llm-train -q -T tok.json -n 0 -l 24 -c tiny --set num_hidden_layers=8 --set hidden_size=128 --set num_attention_heads=4 \
-        --set num_key_value_heads=4 --set intermediate_size=64 -o wide.llm data.tok
-}
-
-setup() { head -n 16 "$BATS_FILE_TMPDIR/prompts.jsonl" > in.jsonl; }
-
-# least COMMAND...: the fewest bytes that --memory of COMMAND takes, by its own message.
-least() {
-    local said
-    said=$("$@" --memory 1 in.jsonl 2>&1 > /dev/null) && fail "expected a refusal"
-    [[ $said =~ "expected at least "([0-9]+)" bytes" ]] || fail "$said"
-    echo "${BASH_REMATCH[1]}"
-}
-
-# bounded KB COMMAND...: with KB more than the least, COMMAND prints what is in `want`, and has computed caches again.
-bounded() {
-    local bytes
-    bytes=$(($(least "${@:2}") + $1 * 1024))
-    "${@:2}" --memory $bytes in.jsonl > got || fail "--memory $bytes: ${*:2}"
-    jq -c 'del(.timings)' got | cmp - want || fail "--memory $bytes: ${*:2}"
-    jq -se 'map(.timings.recomputed_tokens) | add > 100' got > sum || fail "--memory $bytes: nothing was computed again: ${*:2}"
-}
+load ../batch_memory
 
 @test "caches computed again or not: the same bytes, with drafts, samples, shared beginnings, any pass, any threads" {
     local b=(llm-infer -m "$F/wide.llm" --cache-type f32 -q -c 400 --jsonl --ids -n 60 --temp 1 --ignore-eos)
@@ -78,35 +40,14 @@ bounded() {
     bounded 9000 "${b[@]}" --cfg-scale 1.5 --negative-prompt "the small cat sees" --draft-ngram
 }
 
-@test "caches computed again: windows, latent attention, states, next-token layers, a prompt read together, an encoder, a cache to begin with" {
-    local m kb train=(llm-train -q -T "$F/tok.json" -n 0 -l 24)
-    local b=(llm-infer --cache-type f32 -q -c 400 --jsonl --ids -n 60 --temp 1 --ignore-eos --parallel 40)
-    local wide=(--set num_hidden_layers=8 --set hidden_size=128 --set num_attention_heads=4 --set num_key_value_heads=4)
+@test "caches computed again: windows, states" {
+    families
     "${train[@]}" -c tiny "${wide[@]}" --set use_sliding_window=true --set sliding_window=8 -o window.llm "$F/data.tok"
-    "${train[@]}" -c mla --set num_hidden_layers=8 --set kv_lora_rank=128 --set qk_nope_head_dim=8 --set qk_rope_head_dim=8 --set v_head_dim=8 \
-        -o mla.llm "$F/data.tok"
-    "${train[@]}" -c mamba --set hidden_size=128 --set num_hidden_layers=8 --set state_size=32 -o mamba.llm "$F/data.tok"
-    "${train[@]}" -c tiny "${wide[@]}" --set prefix_lm=true -o prefix.llm "$F/data.tok"
-    "${train[@]}" -c tiny "${wide[@]}" --set num_nextn_predict_layers=1 -o next.llm "$F/data.tok"
-    for m in window mla prefix; do
-        "${b[@]}" -m $m.llm --no-timings in.jsonl | jq -c . > want
-        [[ $m == window ]] && kb=3500 || kb=6000 # pages of windows are released early
-        bounded $kb "${b[@]}" -m $m.llm
-    done
+    again 3500 window # pages of windows are released early
     # the state of a recurrent model does not grow: fewer begin. Some 250 kB of what the program takes beside it differ from run to run
+    "${train[@]}" -c mamba --set hidden_size=128 --set num_hidden_layers=8 --set state_size=32 -o mamba.llm "$F/data.tok"
     "${b[@]}" -m mamba.llm --no-timings --parallel 1 in.jsonl > want
     "${b[@]}" -m mamba.llm --no-timings --memory $(($(least "${b[@]}" -m mamba.llm) + 1200000)) in.jsonl | cmp - want
-    "${b[@]}" -m next.llm --no-timings in.jsonl | jq -c . > want
-    bounded 6000 "${b[@]}" -m next.llm --draft-max 2
-    llm-infer -m next.llm -q --cache-type f32 --ids -n 0 --kv-out begin.kv '5 6 7 8 9 10'
-    "${b[@]}" -m next.llm --kv-in begin.kv --no-timings in.jsonl | jq -c . > want
-    bounded 6000 "${b[@]}" -m next.llm --kv-in begin.kv
-    # an encoder's keys are bounded, too
-    jq -c '.ids |= .[:30] | del(.samples)' in.jsonl > short.jsonl
-    mv short.jsonl in.jsonl
-    "${train[@]}" -c t5-mini --objective seq2seq --set num_layers=4 --set d_model=128 --set d_kv=32 --set d_ff=48 --set num_heads=4 -o t5.llm "$F/pairs.tok"
-    "${b[@]}" -m t5.llm -n 90 --no-timings in.jsonl | jq -c . > want
-    bounded 2000 "${b[@]}" -m t5.llm -n 90
 }
 
 @test "memory: what is resident stays below the bound, by a twentieth and 5 MB; without it the run takes more" {

@@ -1,46 +1,11 @@
-# --plan: what a run then takes. The most memory that was resident, by getrusage, beside what was said before.
+# --plan: what a run then takes. Other families: tests/slow/plan.bats.
 load ../helper
+load ../plan
 
-setup_file() {
-    memory_meter
-    awk 'BEGIN { for (i = 0; i < 4000; i++) printf "line %d of %d words, %d of them new\n", i, i * 7 % 13, i * i % 11 }' > text
-    llm-tokenize encode -T "$ROOT/tests/golden/tiny/tokenizer.json" text > text.tok
+@test "training: a twentieth above or below what the run takes, both precisions, checkpointing" {
+    training_takes tiny mamba2 hyena "tiny --precision f32" "moe --checkpoint-every 1 --optimizer muon"
 }
 
-setup() {
-    D=$BATS_FILE_TMPDIR
-    need_plain_memory
-}
-
-# taken COMMAND...: bytes resident at most
-taken() {
-    "$D/peak" peak.kib "$@" > /dev/null 2> err || fail "$(cat err)"
-    echo $(($(< peak.kib) * 1024))
-}
-
-# A twentieth, and 2 MB: arenas grow by huge pages.
-@test "training: a twentieth above or below what the run takes, every family, both precisions, checkpointing" {
-    for what in tiny moe mla mamba mamba2 rwkv rwkv6 rwkv7 hyena lstm rnn mlp perceiver "tiny --precision f32" "moe --checkpoint-every 1 --optimizer muon"; do
-        run=(llm-train -q -c $what --set vocab_size=300 -T "$ROOT/tests/golden/tiny/tokenizer.json" -b 2 --context 256 -n 1)
-        planned=$("${run[@]}" --plan "$D/text.tok" | awk '$1 == "total_bytes" { print $2 }')
-        awk -v planned="$planned" -v taken="$(taken "${run[@]}" -o model.llm "$D/text.tok")" -v what="$what" \
-            'BEGIN { print what, planned, taken; off = planned - taken; exit !(off * off <= (.05 * taken + 2e6) ^ 2) }'
-    done
-}
-
-# What is above a twentieth is of arenas and caches, which grow by huge pages, and of the C library. Of a mixture only the experts that the tokens choose
-# are read: the plan is the most that it can take.
 @test "inference: a twentieth and 5 MB above or below what a full context takes" {
-    head -c 500 "$D/text" > prompt
-    for c in tiny moe mamba lstm; do
-        llm-train -q -c $c --set vocab_size=300 -T "$ROOT/tests/golden/tiny/tokenizer.json" -b 1 --context 64 -n 1 -o model.llm "$D/text.tok"
-        for type in bf16 q4_0; do
-            rm -f model.gguf
-            llm-quantize -q -t $type model.llm model.gguf || continue # no family of GGUF
-            run=(llm-infer -q -m model.gguf -c 512 -b 256 --ignore-eos -n -1 -f prompt)
-            planned=$("${run[@]}" --plan | awk '$1 == "memory_bytes" { print $2 }')
-            awk -v planned="$planned" -v taken="$(taken "${run[@]}")" -v what="$c $type" \
-                'BEGIN { print what, planned, taken; most = .05 * taken + 5e6; exit !(taken - planned <= most && (what ~ /moe/ || planned - taken <= most)) }'
-        done
-    done
+    inference_takes moe mamba
 }
