@@ -107,7 +107,8 @@ static int make_forms(const struct llm_trainer *t, struct llm_param *p, struct l
 {
     enum llm_compute compute = (enum llm_compute)t->o.precision;
     if (!p->grad) return is_head(t->model, p) && !llm_dtypes[p->weight.dtype].is_quantised ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
-    bool shared = (t->o.accumulate > 1 || t->o.grad_shards > 1) && p->n_dims == 2 && (p->role == LLM_ROLE_HIDDEN || is_head(t->model, p));
+    bool several = t->o.accumulate > 1 || t->o.grad_shards > 1 || t->keeps_forms;
+    bool shared = several && p->n_dims == 2 && (p->role == LLM_ROLE_HIDDEN || is_head(t->model, p));
     if (shared) return llm_weight_pack(&p->weight, compute, true, e);
     return is_head(t->model, p) ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
 }

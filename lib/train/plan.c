@@ -9,6 +9,7 @@
 #include "model/spec/block.h"
 #include "model/weights/lora.h"
 #include "model/weights/slices.h"
+#include "train/objective.h"
 #include "train/shards.h"
 #include "train/stages.h"
 
@@ -134,21 +135,41 @@ static void fit_patterns(struct llm_train_options *o, const struct llm_model *m)
     if (!trains) o->train.n = o->freeze.n = 0;
 }
 
-static int try_layers(const struct llm_config *c, const struct llm_model *of, const struct llm_train_options *o,
-                      const struct llm_layout *l, int64_t layers, struct llm_plan_sample *s, struct llm_err *e)
+/* What steps are tried of. `rows`: of a pass; `rows_of_step`: of all passes of a step, or of the first PASSES. */
+struct subject {
+    const struct llm_config *c;
+    const struct llm_model *of;
+    const struct llm_train_options *o;
+    const struct llm_layout *l;
+    int64_t rows, rows_of_step;
+};
+
+static struct subject subject_of(const struct llm_config *c, const struct llm_model *of, const struct llm_train_options *o,
+                                 const struct llm_layout *l)
 {
-    struct llm_config small = *c;
-    struct llm_train_options options = *o;
+    const int64_t of_shard = llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
+    return (struct subject){c, of, o, l, of_shard < o->batch ? of_shard : o->batch, o->batch * (o->accumulate < PASSES ? o->accumulate : PASSES)};
+}
+
+/* The memory and time of a step of a model of so many layers: of one pass of so many rows, or, of 0 rows, of the run's rows. */
+static int try_layers(const struct subject *w, int64_t layers, int64_t rows, struct llm_plan_sample *s, struct llm_err *e)
+{
+    struct llm_config small = *w->c;
+    struct llm_train_options options = *w->o;
     options.outer = LLM_OUTER_NONE; /* replicas take steps as the run without them does */
     options.replicas = options.inner_steps = 0;
     options.outer_lr = options.outer_momentum = -1;
     struct llm_train_data none = {0};
-    const int64_t members = llm_layout_members(l), ep = llm_layout_experts(l);
-    struct llm_trainer t = {.layout = {.tp = members, .ep = ep, .cp = llm_layout_rows(l), .zero = members > 1 || ep > 1}};
+    const int64_t members = llm_layout_members(w->l), ep = llm_layout_experts(w->l);
+    struct llm_trainer t = {.layout = {.tp = members, .ep = ep, .cp = llm_layout_rows(w->l), .zero = members > 1 || ep > 1}};
     struct llm_step_report r;
     small.num_hidden_layers = layers;
     if (options.checkpoint_every > layers) options.checkpoint_every = layers;
-    if (options.accumulate > PASSES) { /* they repeat: memory is that of two, time is multiplied */
+    if (rows > 0) {
+        t.keeps_forms = options.accumulate > 1 || options.grad_shards > 1;
+        options.batch = rows;
+        options.accumulate = options.grad_shards = 1;
+    } else if (options.accumulate > PASSES) { /* they repeat: memory is that of two, time is multiplied */
         options.grad_shards = options.grad_shards * PASSES / options.accumulate; /* which divide passes as those of the run do */
         if (options.grad_shards < 1) options.grad_shards = 1;
         options.accumulate = PASSES;
@@ -156,12 +177,12 @@ static int try_layers(const struct llm_config *c, const struct llm_model *of, co
     llm_scratch_release();
     struct llm_model *m = llm_model_create(&small, 1, e);
     if (m) fit_patterns(&options, m);
-    if (m && of && of->lora && llm_lora_mirror(m, of, e) < 0) {
+    if (m && w->of && w->of->lora && llm_lora_mirror(m, w->of, e) < 0) {
         llm_model_destroy(m);
         return -1;
     }
     int got = m ? llm_trainer_init(&t, &options, m, &none, e) : -1;
-    for (int i = 0; got == 0 && i < 2; i++) { /* the first touches memory */
+    for (int i = 0; got == 0 && i < (rows > 0 ? 1 : 2); i++) { /* the first touches memory, which counts little where a step takes long */
         got = llm_trainer_step(&t, &r, e);
         if (got == 0) *s = (struct llm_plan_sample){.bytes = r.activation_bytes, .seconds = r.seconds, .shared = (double)t.ctx.shared_arena.peak,
                                            .grads = (double)t.ctx.grads.peak};
@@ -171,22 +192,89 @@ static int try_layers(const struct llm_config *c, const struct llm_model *of, co
     return got;
 }
 
-/* The same, unless it was tried before; zeros without `trials`. */
-static int sample_layers(struct llm_plan_trials *trials, const struct llm_config *c, const struct llm_model *of, const struct llm_train_options *o,
-                         const struct llm_layout *l, int64_t layers, struct llm_plan_sample *s, struct llm_err *e)
+/* ---- steps that take long: from passes of fewer rows ---- */
+
+enum { FEWER = 4 };                         /* the smallest pass that is tried has as many rows as this part of the run's */
+static const double LONG = 1e11;            /* FLOPs of a step: about a second. No clock decides, since memory differs by a few bytes */
+
+static int64_t fewer_rows(const struct subject *w) { return w->rows < FEWER ? 1 : w->rows / FEWER; }
+
+/* Whether steps of few layers take long, and memory and time of a pass grow in proportion to its rows. */
+static bool is_long(const struct subject *w, int64_t layers)
+{
+    const struct llm_objective *k = llm_objectives[w->o->objective];
+    const int64_t context = w->o->context ? w->o->context : llm_config_default_context(w->c);
+    struct llm_config small = *w->c;
+    small.num_hidden_layers = layers;
+    if (6 * llm_model_active_params(&small) * (double)(w->rows_of_step * context) < LONG) return false;
+    return k->run == llm_objective_run_next && !llm_objective_by_pass(k, w->c) && w->o->batch_tokens == 0 && !w->o->carry_state;
+}
+
+/* A straight line through what two passes take: at `rows` rows. */
+static double along(double fewer, double more, const struct subject *w, int64_t rows)
+{
+    const double n = (double)fewer_rows(w), slope = more > fewer ? (more - fewer) / n : 0;
+    return fewer + slope * ((double)rows - n);
+}
+
+/* The sample of a step of few layers, of which `fewer` is that of a pass of fewer rows: also of one of twice as many. */
+static int from_fewer_rows(const struct subject *w, int64_t layers, const struct llm_plan_sample *fewer, struct llm_plan_sample *s, struct llm_err *e)
+{
+    const int64_t n = fewer_rows(w);
+    struct llm_plan_sample more = *fewer;
+    *s = *fewer;
+    if (w->rows < 2 * n) {
+        s->seconds *= (double)w->rows_of_step / (double)n;
+        return 0;
+    }
+    if (try_layers(w, layers, 2 * n, &more, e) < 0) return -1;
+    *s = more;
+    s->bytes = along(fewer->bytes, more.bytes, w, w->rows);
+    s->shared = along(fewer->shared, more.shared, w, w->rows);
+    s->grads = along(fewer->grads, more.grads, w, w->rows);
+    s->scratch = along(fewer->scratch, more.scratch, w, w->rows);
+    s->seconds = along(fewer->seconds, more.seconds, w, w->rows_of_step);
+    return 0;
+}
+
+/* The sample of more layers, of which `fewer` is that of a pass of fewer rows: further layers take as much as in such a pass for each row. */
+static void from_fewer_layers(const struct subject *w, const struct llm_plan_trial *few, const struct llm_plan_sample *fewer,
+                              struct llm_plan_sample *s)
+{
+    const double times = (double)w->rows / (double)fewer_rows(w);
+    *s = *fewer;
+    s->bytes = few->s.bytes + times * (fewer->bytes - few->fewer.bytes);
+    s->shared = few->s.shared + times * (fewer->shared - few->fewer.shared);
+    s->grads = few->s.grads + times * (fewer->grads - few->fewer.grads);
+    s->seconds = few->s.seconds * fewer->seconds / few->fewer.seconds;
+    s->scratch = fmax(few->s.scratch, fewer->scratch);
+}
+
+/* few NULL: the sample of few layers; else of more than those of `few`. */
+static int try_sample(const struct subject *w, const struct llm_plan_trial *few, struct llm_plan_trial *k, struct llm_err *e)
+{
+    if (!is_long(w, few ? few->layers : k->layers)) return try_layers(w, k->layers, 0, &k->s, e);
+    if (try_layers(w, k->layers, fewer_rows(w), &k->fewer, e) < 0) return -1;
+    if (!few) return from_fewer_rows(w, k->layers, &k->fewer, &k->s, e);
+    from_fewer_layers(w, few, &k->fewer, &k->s);
+    return 0;
+}
+
+/* The sample of a model of so many layers, unless it was tried before; zeros without `trials`. few: that of fewer layers; NULL: there is none. */
+static int sample_layers(struct llm_plan_trials *trials, const struct subject *w, int64_t layers, const struct llm_plan_trial *few,
+                         struct llm_plan_trial *k, struct llm_err *e)
 {
     const size_t room = trials ? sizeof trials->v / sizeof *trials->v : 0;
-    const int64_t members = llm_layout_members(l), experts = llm_layout_experts(l), cp = llm_layout_rows(l);
-    *s = (struct llm_plan_sample){.bytes = 0};
+    *k = (struct llm_plan_trial){layers, llm_layout_members(w->l), llm_layout_experts(w->l), llm_layout_rows(w->l), {.bytes = 0}, {.bytes = 0}};
     for (size_t i = 0; trials && i < trials->n; i++) {
-        const struct llm_plan_trial *k = &trials->v[i];
-        if (k->layers != layers || k->members != members || k->experts != experts || k->rows != cp) continue;
-        *s = k->s;
+        const struct llm_plan_trial *old = &trials->v[i];
+        if (old->layers != layers || old->members != k->members || old->experts != k->experts || old->rows != k->rows) continue;
+        *k = *old;
         return 0;
     }
     if (!trials) return 0;
-    if (try_layers(c, of, o, l, layers, s, e) < 0) return -1;
-    if (trials->n < room) trials->v[trials->n++] = (struct llm_plan_trial){layers, members, experts, cp, *s};
+    if (try_sample(w, few, k, e) < 0) return -1;
+    if (trials->n < room) trials->v[trials->n++] = *k;
     return 0;
 }
 
@@ -367,6 +455,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     if (llm_train_options_place_tokens(&placed, placed.context ? placed.context : llm_config_default_context(c), false, e) < 0) return -1;
     rows_of = placed;
     if (llm_objective_documents(llm_objectives[given->objective], given)) rows_of.batch_tokens = given->batch_tokens; /* as a run has it */
+    struct llm_plan_trial first, second;
     struct llm_plan_sample one, two;
     struct llm_cost_row rows[32];
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
@@ -392,9 +481,12 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     } else if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
     if (llm_shard_check(o, llm_objective_by_pass(llm_objectives[o->objective], c), e) < 0) return -1;
     if (count_trained(&whole, c, m, o, NULL, 1, e) < 0 || count_trained(&trained, c, m, o, NULL, members, e) < 0) return -1;
-    if (sample_layers(trials, c, m, o, l, few, &one, e) < 0) return -1;
-    if (few == c->num_hidden_layers) two = one;
-    else if (sample_layers(trials, c, m, o, l, more, &two, e) < 0) return -1;
+    const struct subject tried = subject_of(c, m, o, l);
+    if (sample_layers(trials, &tried, few, NULL, &first, e) < 0) return -1;
+    second = first;
+    if (few < c->num_hidden_layers && sample_layers(trials, &tried, more, &first, &second, e) < 0) return -1;
+    one = first.s;
+    two = second.s;
     size_t n_rows = llm_model_cost(c, context / 2, rows, sizeof rows / sizeof *rows); /* a causal token sees half on average */
     for (size_t i = 0; i < n_rows; i++) {
         if (rows[i].unit == LLM_UNIT_ATTENTION) attention = rows[i].flops_forward - 2 * rows[i].params;

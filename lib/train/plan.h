@@ -1,5 +1,5 @@
 /* The memory and time that a run will take: the same model with one layer and with two is built and makes a step at the run's own batch and context;
- * memory and time are linear in the number of layers. */
+ * memory and time are linear in the number of layers. Where such a step takes long, it has fewer rows: memory and time are linear in these, too. */
 #ifndef LLM_TRAIN_PLAN_H
 #define LLM_TRAIN_PLAN_H
 
@@ -24,7 +24,10 @@ struct llm_plan {
 struct llm_plan_sample { double bytes, moments, averages, uses, forms, scratch, seconds, shared, grads; };
 struct llm_plan_trials {
     size_t n;
-    struct llm_plan_trial { int64_t layers, members, experts, rows; struct llm_plan_sample s; } v[64];
+    struct llm_plan_trial {
+        int64_t layers, members, experts, rows;
+        struct llm_plan_sample s, fewer;    /* fewer: of a pass of fewer rows, from which `s` was found; zeros: `s` was measured */
+    } v[64];
 };
 /* What one rank of the layout takes, the one that takes most; its time is without messages.
  * `m`: the model that the run begins from, whose frozen parameters stay in their types; NULL: a new one. `trials`: of the same model and options;

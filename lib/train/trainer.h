@@ -17,6 +17,7 @@ struct llm_trainer {
     struct llm_train_data data;        /* owned */
     struct llm_comm *comm;             /* borrowed; set before llm_trainer_init. NULL: one rank */
     struct llm_layout layout;          /* as comm. If it has members (tp) and comm is NULL, the others are not there: for a plan */
+    bool keeps_forms;                  /* as comm: both forms of every matrix are kept even if a step has one pass, for a plan */
     struct llm_share share;            /* what this rank does */
     struct llm_stages *stages;     /* owned; NULL: the rank runs all layers */
     struct llm_group *group;       /* the ranks that have the slices of the model's matrices; owned; NULL: this one has all */
