@@ -557,7 +557,8 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     /* A save takes the memory of the activations, and more if they have less. */
     const double stored = p->weights + (stored_moments > 0 ? stored_moments : p->moments) + p->averages;
     const double frames = stored * whole.frames / (4 * whole.params + whole.frozen_bytes); /* those of ranks are as long as those of one process */
-    const bool joined = members > 1 || (ranks * cp > 1 && ep == 1 && l->zero > 0);
+    /* With zero=1 frames of experts, which are most of the file, are short and come from few ranks. */
+    const bool joined = members > 1 || (ranks * cp > 1 && l->zero > (ep > 1));
     const double saving = collected + (joined ? llm_frames_memory_joined(stored, frames, whole.frame) : llm_frames_memory(stored, frames));
     p->other += saving > p->activations ? saving - p->activations : 0;
     p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;
