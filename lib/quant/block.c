@@ -206,18 +206,28 @@ static void choose_power(const struct llm_block_kind *kind, const float *x, cons
 
 enum { GROUP_MAX = 32, LANES = LLM_FIT_LANES }; /* elements of a group of a block that has several */
 
+typedef float quad __attribute__((vector_size(QUAD * sizeof(float))));
+
+/* The elements [j, j + QUAD) of QUAD groups, whose first are at x, as rows. */
+static inline void transpose(const float *x, int n, float *rows)
+{
+    quad a, b, c, d;
+    memcpy(&a, x, sizeof a);
+    memcpy(&b, x + n, sizeof b);
+    memcpy(&c, x + 2 * n, sizeof c);
+    memcpy(&d, x + 3 * n, sizeof d);
+    const quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const quad ef = __builtin_shufflevector(a, b, 2, 6, 3, 7), gh = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    const quad row[QUAD] = {__builtin_shufflevector(ab, cd, 0, 1, 4, 5), __builtin_shufflevector(ab, cd, 2, 3, 6, 7),
+                            __builtin_shufflevector(ef, gh, 0, 1, 4, 5), __builtin_shufflevector(ef, gh, 2, 3, 6, 7)};
+    for (int i = 0; i < QUAD; i++) memcpy(rows + i * LANES, &row[i], sizeof row[i]);
+}
+
 /* Rows of all groups' elements, as struct llm_fit_values has them. groups: 4, 8 or 16. */
 static void interleave(const float *x, int n, int groups, float *rows)
 {
     for (int g = 0; g < groups; g += QUAD) {
-        const float *a = x + g * n, *b = a + n, *c = b + n, *d = c + n;
-        for (int j = 0; j < n; j++) {
-            float *row = rows + j * LANES + g;
-            row[0] = a[j];
-            row[1] = b[j];
-            row[2] = c[j];
-            row[3] = d[j];
-        }
+        for (int j = 0; j < n; j += QUAD) transpose(x + g * n + j, n, rows + j * LANES + g);
     }
     for (int j = 0; j < n; j++) { /* apart, so that what is copied has left the store buffer */
         for (int l = groups; l < LANES; l += QUAD) memcpy(rows + j * LANES + l, rows + j * LANES + l - groups, QUAD * sizeof *rows);
@@ -321,15 +331,21 @@ float llm_block_shortness(const float *x, const float *y, const float *w, int n)
     return !(xx > xy && xy > 0) ? 1 : xx < 1.25 * xy ? (float)(xx / xy) : 1.25f;
 }
 
+enum { STEP = 16 /* of codes, of which all groups are multiples */ };
+
+static inline void put_values(const struct llm_block_kind *kind, const uint8_t *q, struct llm_group_fit fit, float *y)
+{
+    for (int j = 0; kind->levels && j < STEP; j++) y[j] = fit.scale * (float)kind->levels[q[j]] - fit.low;
+    for (int j = 0; !kind->levels && j < STEP; j++) y[j] = fit.scale * (float)(q[j] - kind->zero) - fit.low;
+}
+
 void llm_block_stretch(const struct llm_block_kind *kind, const float *x, const float *w, struct llm_block *b)
 {
     float y[LLM_BLOCK_MAX];
     if (kind->scales) return;
     for (int g = 0, j = 0; j < kind->size; g++) {
         const struct llm_group_fit fit = scales_of(b, g);
-        for (int end = j + kind->group; j < end; j++) {
-            y[j] = fit.scale * (float)(kind->levels ? kind->levels[b->q[j]] : b->q[j] - kind->zero) - fit.low;
-        }
+        for (int end = j + kind->group; j < end; j += STEP) put_values(kind, b->q + j, fit, y + j);
     }
     const float factor = llm_block_shortness(x, y, w, kind->size);
     b->d = kind->round(b->d * factor);

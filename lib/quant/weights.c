@@ -7,20 +7,35 @@
 
 enum { AROUND = LLM_BLOCK_AROUND, ABREAST = 4 /* sums side by side: each waits for its own additions only */ };
 
+static inline double square_of(float x)
+{
+    return (double)x * (double)x;
+}
+
+/* Of ABREAST runs of AROUND values. The sums are variables, which compilers keep in registers. */
+static void squares_abreast(const float *x, float *square)
+{
+    double a = 0, b = 0, c = 0, d = 0;
+    for (int i = 0; i < AROUND; i++) {
+        a += square_of(x[i]);
+        b += square_of(x[i + AROUND]);
+        c += square_of(x[i + 2 * AROUND]);
+        d += square_of(x[i + 3 * AROUND]);
+    }
+    square[0] = (float)(a / AROUND);
+    square[1] = (float)(b / AROUND);
+    square[2] = (float)(c / AROUND);
+    square[3] = (float)(d / AROUND);
+}
+
 void llm_block_squares(const float *x, size_t n, float *square)
 {
     size_t at = 0;
-    for (; at + ABREAST * AROUND <= n; at += ABREAST * AROUND) {
-        double sum[ABREAST] = {0};
-        for (size_t i = at; i < at + AROUND; i++) {
-            for (size_t k = 0; k < ABREAST; k++) sum[k] += (double)x[i + k * AROUND] * (double)x[i + k * AROUND];
-        }
-        for (int k = 0; k < ABREAST; k++) *square++ = (float)(sum[k] / AROUND);
-    }
+    for (; at + ABREAST * AROUND <= n; at += ABREAST * AROUND, square += ABREAST) squares_abreast(x + at, square);
     for (; at < n; at += AROUND) {
         const size_t here = n - at < AROUND ? n - at : AROUND;
         double sum = 0;
-        for (size_t i = at; i < at + here; i++) sum += (double)x[i] * (double)x[i];
+        for (size_t i = at; i < at + here; i++) sum += square_of(x[i]);
         *square++ = (float)(sum / (double)here);
     }
 }

@@ -69,14 +69,12 @@ INLINE V level_of(const struct shape *s, enum form form, V y)
 INLINE float sum_of(const float *x, int n)
 {
     V chain[N];
-    float t[TRIES];
     for (int i = 0; i < N; i++) chain[i] = v_load(x + i * VN);
     for (int j = TRIES; j < n; j += TRIES)
         for (int i = 0; i < N; i++) chain[i] = v_add(chain[i], v_load(x + j + i * VN));
-    for (int i = 0; i < N; i++) v_store(t + i * VN, chain[i]);
-    for (int half = TRIES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++) t[i] += t[i + half];
-    return t[0];
+    for (int half = N / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) chain[i] = v_add(chain[i], chain[i + half]);
+    return v_sum(chain[0]);
 }
 
 /* Candidates: level = round(x · inverse + shift). */
@@ -253,19 +251,18 @@ INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const 
     make_shape(kind, LINEAR, &s);
     const struct centred g = {xc, w, wx, n, positive, v_set1(least - mean), v_set1(largest - mean),
                               v_set1(weight), v_set1(mean), v_set1(weight * mean * mean)};
-    for (int i = 0; i < 2 * N; i += 2) {
-        struct candidates c[2];
-        struct best b[2];
-        LLM_UNROLL
-        for (int k = 0; k < 2; k++) {
-            c[k].inverse = v_load(inverses + (i + k) * VN);
-            c[k].shift = v_mul(v_set1(mean - low), c[k].inverse);
-            b[k] = (struct best){v_set1(-INFINITY), v_zero(), v_zero()};
-        }
-        for (int round = 0; round < ROUNDS - 1; round++) fit_once(&g, &s, c, b, 2, false);
-        fit_once(&g, &s, c, b, 2, true);
-        for (int k = 0; k < 2; k++) keep_lanes(&b[k], &gain, &fit);
+    struct candidates c[2 * N];
+    struct best b[2 * N];
+    for (int i = 0; i < 2 * N; i++) {
+        c[i].inverse = v_load(inverses + i * VN);
+        c[i].shift = v_mul(v_set1(mean - low), c[i].inverse);
+        b[i] = (struct best){v_set1(-INFINITY), v_zero(), v_zero()};
     }
+    for (int round = 0; round < ROUNDS - 1; round++) { /* pairs in turn: the divisions of one are made during the sums of the next */
+        for (int i = 0; i < 2 * N; i += 2) fit_once(&g, &s, c + i, b + i, 2, false);
+    }
+    for (int i = 0; i < 2 * N; i += 2) fit_once(&g, &s, c + i, b + i, 2, true);
+    for (int i = 0; i < 2 * N; i++) keep_lanes(&b[i], &gain, &fit);
     return (struct llm_group_fit){fit.scale, -(fit.low + mean)};
 }
 
@@ -281,34 +278,76 @@ static struct llm_group_fit group(const struct llm_block_kind *kind, const float
 
 /* ---- given scales ---- */
 
+/* A vector of pairs of a candidate and a group, `lanes` of them, and what it leaves. */
+struct trial { V scale, low, inverse, error, l, xl, ll; };
+
+INLINE void begin_trial(const struct llm_fit_tries *t, int at, size_t lanes, struct trial *r)
+{
+    *r = (struct trial){.scale = v_load_n(t->scale + at, lanes), .low = v_load_n(t->low + at, lanes), .error = v_zero(), .l = v_zero(),
+                        .xl = v_zero(), .ll = v_zero()};
+    r->inverse = v_select(v_eq(r->scale, v_zero()), v_zero(), v_div(v_set1(1), r->scale));
+}
+
+/* An element of each group. above: x + low */
+INLINE void add_to_trial(const struct shape *s, enum form form, V x, V w, V above, bool sums, struct trial *r)
+{
+    const V level = level_of(s, form, v_mul(above, r->inverse)), less = v_sub(x, v_sub(v_mul(r->scale, level), r->low));
+    r->error = v_add(r->error, v_mul(w, v_mul(less, less)));
+    if (!sums) return;
+    const V weighted = v_mul(w, level);
+    r->l = v_add(r->l, weighted);
+    r->xl = v_add(r->xl, v_mul(weighted, x));
+    r->ll = v_add(r->ll, v_mul(weighted, level));
+}
+
+/* Three candidates of the same offset: pairs at `at` and twice `apart` from there. */
+INLINE void try_three(const struct shape *s, const struct llm_fit_values *v, int at, int apart, struct llm_fit_tries *t)
+{
+    const float *x = v->x + at % LLM_FIT_LANES, *w = v->w + at % LLM_FIT_LANES;
+    struct trial r[3];
+    LLM_UNROLL
+    for (int k = 0; k < 3; k++) begin_trial(t, at + k * apart, VN, &r[k]);
+    for (int j = 0; j < v->n; j++) {
+        const V xj = v_load(x + j * LLM_FIT_LANES), wj = v_load(w + j * LLM_FIT_LANES), above = v_add(xj, r[0].low);
+        LLM_UNROLL
+        for (int k = 0; k < 3; k++) add_to_trial(s, LINEAR, xj, wj, above, false, &r[k]);
+    }
+    for (int k = 0; k < 3; k++) v_store(t->error + at + k * apart, r[k].error);
+}
+
+/* Whether nine candidates, each of three scales with each of three offsets, are whole vectors for every scale. */
+INLINE bool threes(const struct llm_fit_values *v, int count, const struct llm_fit_tries *t)
+{
+    const int apart = 3 * v->groups;
+    const size_t bytes = (size_t)apart * sizeof *t->low;
+    return count == 9 && v->groups > 1 && apart % VN == 0 && memcmp(t->low, t->low + apart, bytes) == 0
+        && memcmp(t->low, t->low + 2 * apart, bytes) == 0;
+}
+
 INLINE void tries_of(const struct llm_block_kind *kind, enum form form, const struct llm_fit_values *v, int count, bool alone, bool sums,
                      struct llm_fit_tries *t)
 {
     const int pairs = count * v->groups;
     struct shape s;
     make_shape(kind, form, &s);
+    if (form == LINEAR && !sums && threes(v, count, t)) {
+        for (int i = 0; i < pairs / 3; i += VN) try_three(&s, v, i, pairs / 3, t);
+        return;
+    }
     for (int i = 0; i < pairs; i += VN) {
         const size_t lanes = pairs - i < VN ? (size_t)(pairs - i) : VN;
-        const V scale = v_load_n(t->scale + i, lanes), low = v_load_n(t->low + i, lanes);
-        const V inverse = v_select(v_eq(scale, v_zero()), v_zero(), v_div(v_set1(1), scale));
         const float *x = alone ? v->x : v->x + i % LLM_FIT_LANES, *w = alone ? v->w : v->w + i % LLM_FIT_LANES;
-        V error = v_zero(), l = v_zero(), xl = v_zero(), ll = v_zero();
+        struct trial r;
+        begin_trial(t, i, lanes, &r);
         for (int j = 0; j < v->n; j++) {
             const V xj = alone ? v_set1(x[j]) : v_load(x + j * LLM_FIT_LANES), wj = alone ? v_set1(w[j]) : v_load(w + j * LLM_FIT_LANES);
-            const V level = level_of(&s, form, v_mul(v_add(xj, low), inverse));
-            const V less = v_sub(xj, v_sub(v_mul(scale, level), low));
-            error = v_add(error, v_mul(wj, v_mul(less, less)));
-            if (!sums) continue;
-            const V weighted = v_mul(wj, level);
-            l = v_add(l, weighted);
-            xl = v_add(xl, v_mul(weighted, xj));
-            ll = v_add(ll, v_mul(weighted, level));
+            add_to_trial(&s, form, xj, wj, v_add(xj, r.low), sums, &r);
         }
-        v_store_n(t->error + i, error, lanes);
+        v_store_n(t->error + i, r.error, lanes);
         if (!sums) continue;
-        v_store_n(t->l + i, l, lanes);
-        v_store_n(t->xl + i, xl, lanes);
-        v_store_n(t->ll + i, ll, lanes);
+        v_store_n(t->l + i, r.l, lanes);
+        v_store_n(t->xl + i, r.xl, lanes);
+        v_store_n(t->ll + i, r.ll, lanes);
     }
 }
 
