@@ -231,9 +231,47 @@ int llm_comm_all_to_all(struct llm_comm *c, const void *const *out, const size_t
     return 0;
 }
 
+/* What many ranks gather in rounds: small messages, of which each rank would send one to every other. Few ranks gather at once, so that a wait names the
+ * rank that does not answer, and not one that waits for it. */
+enum { MANY_RANKS = 17, SMALL_BYTES = 1 << 20 };
+
+/* J. Bruck et al., "Efficient algorithms for all-to-all communications", 1997: before round k a rank has the parts of 2^k ranks from itself on, which it
+ * sends to the rank 2^k before it. */
+static int gather_in_rounds(struct llm_comm *c, void *const *parts, const size_t *bytes, size_t total, struct llm_err *e)
+{
+    char *all = llm_alloc(total, 1, "a message", e);
+    int got = all ? 0 : -1, has = 1;
+    size_t length = bytes[c->rank];
+    if (all && length > 0) memcpy(all, parts[c->rank], length);
+    while (got == 0 && has < c->n) {
+        const int more = has < c->n - has ? has : c->n - has;
+        size_t sends = 0, receives = 0, k = 0;
+        for (int i = 0; i < more; i++) {
+            sends += bytes[(c->rank + i) % c->n];
+            receives += bytes[(c->rank + has + i) % c->n];
+        }
+        if (receives > 0) got = llm_comm_receive(c, (c->rank + has) % c->n, all + length, receives, &c->transfers[k++], e);
+        if (got == 0 && sends > 0) got = llm_comm_send(c, (c->rank - has + c->n) % c->n, all, sends, &c->transfers[k++], e);
+        if (got == 0) got = llm_comm_wait(c, c->transfers, k, e);
+        length += receives;
+        has += more;
+    }
+    const char *at = all;
+    for (int i = 0; i < c->n && got == 0; i++) {
+        const int q = (c->rank + i) % c->n;
+        if (i > 0 && bytes[q] > 0) memcpy(parts[q], at, bytes[q]);
+        at += bytes[q];
+    }
+    free(all);
+    return got;
+}
+
 int llm_comm_gather(struct llm_comm *c, void *const *parts, const size_t *bytes, struct llm_err *e)
 {
     if (!c) return 0;
+    size_t total = 0;
+    for (int q = 0; q < c->n && total <= SMALL_BYTES; q++) total += bytes[q];
+    if (c->n >= MANY_RANKS && total <= SMALL_BYTES) return total > 0 ? gather_in_rounds(c, parts, bytes, total, e) : 0;
     const void **out = llm_alloc((size_t)c->n, sizeof *out, "a message", e);
     size_t *out_bytes = llm_alloc((size_t)c->n, sizeof *out_bytes, "a message", e);
     int got = out && out_bytes ? 0 : -1;

@@ -15,6 +15,10 @@ setup() {
     same_for "2 3 4 6" "0 1 2 3" "${gpt[@]}" --precision f32 -b 7 --grad-shards 7
 }
 
+@test "17 and 20 ranks, which gather small messages in rounds" {
+    same_for "17 20" "0 1 2 3" "${gpt[@]}" -b 20 --grad-shards 20 --val .2 --eval-every 2
+}
+
 @test "Llama with layers that predict further, a mixture, MLA, Mamba: BF16 and FP32" {
     local precision
     for precision in bf16 f32; do
