@@ -80,6 +80,17 @@ static int read_reckoning(struct llm_layout *l, const char *word, struct llm_err
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected " AUTO ", found '%s'", word);
 }
 
+int llm_layout_check_groups(const struct llm_layout *l, struct llm_err *e)
+{
+    const int64_t cp = llm_layout_rows(l), ep = llm_layout_experts(l), dp = l->dp > 0 ? l->dp : ep;
+    if (dp * cp % ep != 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep to be a divisor of dp%s, %d, found ep=%d", cp > 1 ? " × cp" : "", (int)(dp * cp),
+                        (int)ep);
+    }
+    if (ep % cp == 0 || cp % ep == 0) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep to be a divisor or a multiple of cp, %d, found ep=%d", (int)cp, (int)ep);
+}
+
 int llm_layout_check_zero(const struct llm_layout *l, struct llm_err *e)
 {
     const bool cut = llm_layout_stages(l) > 1;
@@ -125,9 +136,7 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
     if (place_chunks(l, e) < 0) return -1;
     const bool lanes = llm_layout_lanes(l) > 1, experts = llm_layout_experts(l) > 1; /* whose ranks divide their moments among the replicas */
     if (l->zero < 0) l->zero = lanes || experts;
-    if (experts && l->dp % l->ep != 0) {
-        return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep to be a divisor of dp, %d, found ep=%d", (int)l->dp, (int)l->ep);
-    }
+    if (experts && llm_layout_check_groups(l, e) < 0) return -1;
     return llm_layout_check_zero(l, e);
 }
 

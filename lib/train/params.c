@@ -162,7 +162,7 @@ static void note_types(const struct llm_trainable *params, size_t n, int precisi
 static int64_t shard_buffers(const struct llm_trainer *t, size_t i)
 {
     const int gradients = llm_share_gradients(&t->share, i);
-    if (gradients > 1 || t->share.places) return gradients * t->share.member_buffers;
+    if (gradients > 1 || t->share.members) return gradients * t->share.member_buffers;
     const struct llm_shard_run run = t->share.run, within = {0, t->o.grad_shards, t->o.grad_shards};
     const int64_t n = t->share.int8 ? run.end - run.first - 1 : llm_shard_buffers(run);
     const int64_t of_replica = t->o.outer != LLM_OUTER_NONE ? llm_shard_buffers(within) : 0;

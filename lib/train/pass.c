@@ -91,7 +91,7 @@ struct llm_rows llm_pass_rows(const struct llm_trainer *t, const struct llm_trai
 }
 
 /* The forward pass of an idle pass: nothing counts. */
-static int forward_idle(struct llm_trainer *t, struct llm_ctx *c, const struct llm_rows *rows, struct llm_err *e)
+static int forward_idle(struct llm_trainer *t, struct llm_ctx *c, const struct llm_rows *rows, struct llm_rows *own, struct llm_err *e)
 {
     struct llm_task *k = &t->task;
     struct llm_mean means[LLM_MAX_MEANS];
@@ -99,7 +99,9 @@ static int forward_idle(struct llm_trainer *t, struct llm_ctx *c, const struct l
     memcpy(means, k->means, sizeof means);
     c->first_row = 0;
     c->z_loss = c->token_weight = 0;
-    const int got = t->objective->run(c, k, rows, 1, t->idle_loss, e);
+    const int64_t first = t->rows.row_len / t->share.cp * t->sequence.rank;
+    const struct llm_rows part = t->sequence.ranks > 1 ? llm_rows_columns(rows, first, own) : *rows;
+    const int got = t->objective->run(c, k, &part, 1, t->idle_loss, e);
     memcpy(k->means, means, sizeof means);
     k->beside = beside;
     return got;
@@ -139,7 +141,7 @@ int llm_pass_forward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_
                      const struct llm_rows *rows, struct llm_rows *own, struct llm_err *e)
 {
     c->step = (uint64_t)t->step;
-    if (p->idle) return forward_idle(t, c, rows, e);
+    if (p->idle) return forward_idle(t, c, rows, own, e);
     c->first_row = p->first;
     c->z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
     c->token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(whole->n * t->rows.row_len);

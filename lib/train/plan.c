@@ -519,7 +519,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     if (cp > 1) p->sent += sent_by_rows(c, o, l, of_replica / (double)cp, (double)c->num_hidden_layers);
     if (ep > 1) {
         if (l->zero < 3) collected = 4 * trained.experts * (1 - 1 / (double)ep);
-        p->sent += sent_to_experts(c, o, l, mixtures(c, NULL), tokens * (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards);
+        p->sent += sent_to_experts(c, o, l, mixtures(c, NULL), of_replica / (double)cp);
     }
     if (o->tensor_parts > 1) collected = 4 * whole.sliced; /* while the model is described */
     if (members > 1 && !cut) {

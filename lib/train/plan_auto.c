@@ -38,7 +38,7 @@ static int consider(struct candidates *k, const struct run *r, const struct llm_
     struct llm_plan p;
     struct llm_err why;
     if (l->zero >= ONCE_A_PASS && llm_objectives[r->o->objective]->run != llm_objective_run_next) return 0;
-    if (llm_layout_check_zero(l, &why) < 0 || llm_plan_make(&p, r->c, r->m, r->o, l, NULL, &why) < 0) {
+    if (llm_layout_check_groups(l, &why) < 0 || llm_layout_check_zero(l, &why) < 0 || llm_plan_make(&p, r->c, r->m, r->o, l, NULL, &why) < 0) {
         if (why.status != LLM_EX_USAGE) {
             *e = why;
             return -1;
@@ -80,7 +80,7 @@ static int list(struct candidates *k, const struct run *r, int64_t ranks, struct
                 for (int64_t lanes = 1; lanes <= ranks / cp && got == 0; lanes++) {
                     const int64_t dp = ranks / cp / lanes;
                     const struct llm_layout l = {.dp = dp, .zero = zero, .ep = ep, .cp = cp};
-                    if (dp * cp * lanes == ranks && dp % ep == 0 && r->o->seq_parts % cp == 0) got = list_lanes(k, r, &l, lanes, e);
+                    if (dp * cp * lanes == ranks && r->o->seq_parts % cp == 0) got = list_lanes(k, r, &l, lanes, e);
                 }
             }
         }

@@ -29,7 +29,8 @@
  * With expert parallelism (`ep`) each run of ep replicas is a group that divides the experts of each layer: replica d has those of member d mod ep. A
  * rank exchanges hidden states with those of its lane in the group; with tensor parallelism these have the same slices of their experts. The
  * gradients of an expert travel among the ranks of its member and lane. Each of these has the gradients by the rows of all members of its group,
- * apart (tensor/experts.h), and so the nodes of all of these replicas.
+ * apart (tensor/experts.h), and so the nodes of all of these replicas. Where ranks divide rows, these count as replicas here, too: a group has all
+ * ranks of several rows, or some of the ranks of one row.
  *
  * With --seq-parts Q (tensor/sequence.h) the tree has Q·S terms: shard s by part q of the rows is term q·S + s. A rank keeps the gradients of its
  * parts apart, and what the tree adds of them it adds before they travel. With sequence parallelism (`cp`) rank d·cp + k has the k-th run of parts of
@@ -75,6 +76,8 @@ static inline int64_t llm_layout_rows(const struct llm_layout *l) { return l->cp
 static inline int64_t llm_layout_lanes(const struct llm_layout *l) { return llm_layout_stages(l) * llm_layout_members(l); }
 /* "dp=4,zero=1". -1: `e` names what is not understood, or not built. */
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether the replicas, or the ranks that divide their rows, make groups of ep. 0 or -1 (LLM_EX_USAGE). */
+int llm_layout_check_groups(const struct llm_layout *l, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether the other ways to divide the run go with this value of zero. 0 or -1 (LLM_EX_USAGE). */
 int llm_layout_check_zero(const struct llm_layout *l, struct llm_err *e) LLM_MUST_CHECK;
 /* What llm_layout_read reads, of a layout that is not automatic. */
@@ -144,11 +147,12 @@ struct llm_share {
     int ep;                         /* replicas of a group that divides experts; 1: there are none. Of them this rank's is replica % ep */
     bool uneven;                    /* ep > 1: some members make idle passes, during which gradients do not travel: then no member's do */
     int64_t *member_ends, n_passes; /* ep > 1: [ep, n_passes] the shard that a pass of a member ends; -1: none; owned */
-    int64_t member_buffers;         /* ep > 1: buffers (llm_shard_buffers) of an expert for each member's rows, at most; with parts: for each part */
+    int64_t member_buffers;         /* ep > 1, or with parts: buffers (llm_shard_buffers) of each gradient that is kept apart, at most */
     int cp;                         /* ranks that divide a row; this one is number replica % cp of them */
     int64_t parts;                  /* of a row that this rank has, whose gradients are apart; 1: there is one */
-    struct llm_share_place *places; /* with parts: of this rank's nodes; owned */
-    struct llm_share_joins joins;   /* with parts: the sums that lead to them, in order; owned */
+    /* With parts and zero 0 or 1, of each member of this rank's group [ep]: where its nodes are, and the sums that lead to them, in order. What is no
+     * expert has those of this rank's member. Owned. */
+    struct llm_share_member { struct llm_share_place *places; struct llm_share_joins joins; } *members;
     int lanes, lane, stage;         /* ranks of a replica, and which of them this one is: stage·tp + member */
     int dp, replica;                /* replicas, cp of which divide the same rows, and this rank's. rank = replica·lanes + lane */
     int64_t *first_layer;           /* [pp · vp + 1] of the chunks; owned */
@@ -211,8 +215,8 @@ void llm_share_release(struct llm_share *s);
 
 /* Whether this rank computes with parameter number i: it belongs to the rank's stage, or to its slices. */
 bool llm_share_has(const struct llm_share *s, size_t i);
-/* Gradients of parameter number i that this rank keeps apart: of an expert that ranks divide one for each member of the group; else one for each part
- * of a row. */
+/* Gradients of parameter number i that this rank keeps apart: one for each part of a row; of an expert that ranks divide, so many for each member of
+ * the group. */
 int llm_share_gradients(const struct llm_share *s, size_t i);
 /* Floats of these gradients, one after the other. */
 size_t llm_share_gradient_floats(const struct llm_share *s, size_t i);

@@ -266,7 +266,7 @@ static int make_nodes(struct llm_share *s, struct llm_err *e)
     if (!s->first_node) return -1;
     s->rounds = 1;
     if (s->zero >= 2) return make_nodes_apart(s, e);
-    if (s->places) return make_nodes_of_parts(s, e);
+    if (s->members) return make_nodes_of_parts(s, e);
     for (int q = 0; q < s->dp; q++) {
         const struct llm_shard_run run = llm_shard_run(q, s->dp, s->run.n);
         s->first_node[q + 1] = s->first_node[q] + (size_t)llm_tree_nodes(run.first, run.end, run.n, NULL);

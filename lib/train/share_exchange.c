@@ -23,7 +23,7 @@ static void nodes_of(const struct llm_share *s, enum llm_share_copies copies, in
 static int64_t shards_of(const struct llm_share *s, int d) { return (int64_t)(s->first_node[d + 1] - s->first_node[d]) / s->parts; }
 
 /* With zero 2 and 3, for node number k of those that rank q sends in a round: the replica whose rows gave its gradient; -1: there are not so many
- * nodes. A rank sends one node for each part of the rows; of an expert (--seq-parts 1) one for each replica of its group. */
+ * nodes. A rank sends one node for each part of the rows; of an expert, so many for each replica of its group. */
 static int replica_of(const struct llm_share *s, enum llm_share_copies copies, int q, int64_t round, size_t k)
 {
     const int members = copies == LLM_SHARE_EXPERT ? s->ep : 1, first = q / s->lanes / members * members;
@@ -49,15 +49,19 @@ static size_t own_nodes(const struct llm_share *s)
     return s->first_node[s->replica + 1] - s->first_node[s->replica];
 }
 
-/* The gradient of an expert in node number i of the rank's group: each member's last one lies in a gradient, those before it in buffers. With zero 2
- * and 3: number i of the round at hand. */
+/* The gradient of an expert in node number i of the rank's group: without parts, each member's last one lies in a gradient, those before it in
+ * buffers. With zero 2 and 3: number i of the round at hand. */
 static float *expert_node_at(const struct llm_share *s, size_t param, size_t i)
 {
     const int first = s->replica - s->replica % s->ep;
     int m = 0;
-    if (s->zero >= 2) return llm_expert_grad(s->t[param].p, replica_of(s, LLM_SHARE_EXPERT, s->rank, s->round, i) - first);
+    if (s->zero >= 2) {
+        m = replica_of(s, LLM_SHARE_EXPERT, s->rank, s->round, i) - first;
+        return llm_expert_grad(s->t[param].p, m * (int)s->parts + (int)(i % (size_t)s->parts));
+    }
     i += s->first_node[first];
     while (i >= s->first_node[first + m + 1]) m++;
+    if (s->members) return llm_share_node_at(s, param, m, s->members[m].places[i - s->first_node[first + m]]);
     if (i + 1 == s->first_node[first + m + 1]) return llm_expert_grad(s->t[param].p, m);
     return llm_share_member_buffers(s, param, m) + (i - s->first_node[first + m]) * llm_shard_stride(s->t[param].p);
 }
@@ -68,7 +72,7 @@ static float *node_at(const struct llm_share *s, size_t param, size_t i)
 {
     const struct llm_trainable *q = &s->t[param];
     if (s->params[param].copies == LLM_SHARE_EXPERT) return expert_node_at(s, param, i);
-    if (s->places) return llm_share_node_at(s, param, s->places[i]);
+    if (s->members) return llm_share_node_at(s, param, s->replica % s->ep, s->members[s->replica % s->ep].places[i]);
     if (s->zero >= 2) return q->p->grad + i * llm_shard_stride(q->p);
     return i + 1 == own_nodes(s) ? q->p->grad : q->shards + i * llm_shard_stride(q->p);
 }

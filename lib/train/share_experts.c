@@ -48,7 +48,7 @@ int llm_share_check_experts(const struct llm_layout *l, const struct llm_train_o
 
 int llm_share_gradients(const struct llm_share *s, size_t i)
 {
-    return s->params[i].copies == LLM_SHARE_EXPERT ? s->ep : (int)s->parts;
+    return (int)s->parts * (s->params[i].copies == LLM_SHARE_EXPERT ? s->ep : 1);
 }
 
 size_t llm_share_gradient_floats(const struct llm_share *s, size_t i)
@@ -62,11 +62,6 @@ float *llm_share_member_buffers(const struct llm_share *s, size_t i, int m)
     return s->t[i].shards ? s->t[i].shards + (size_t)(m * s->member_buffers) * llm_shard_stride(s->t[i].p) : NULL;
 }
 
-struct llm_shard_run llm_share_member_run(const struct llm_share *s, int m)
-{
-    return s->comm ? llm_shard_run(s->replica - s->replica % s->ep + m, s->dp, s->run.n) : s->run;
-}
-
 void llm_share_members_init(struct llm_share *s)
 {
     for (int m = 0; m < s->ep; m++) {
@@ -78,6 +73,10 @@ void llm_share_members_init(struct llm_share *s)
 /* A shard of member m: the gradient of parameter number i, an expert, by its rows. */
 static void end_of_member(const struct llm_share *s, size_t i, int m, int64_t shard)
 {
+    if (s->members) {
+        llm_share_end_parts(s, i, m, shard);
+        return;
+    }
     struct llm_param p = *s->t[i].p;
     p.grad = llm_expert_grad(&p, m);
     struct llm_trainable of_member = {.p = &p, .shards = llm_share_member_buffers(s, i, m)};
@@ -98,23 +97,20 @@ void llm_share_end_members(struct llm_share *s, int64_t pass, int64_t chunk)
 
 void llm_share_end_shard(struct llm_share *s, size_t i, int64_t shard)
 {
-    if (s->places) {
-        llm_share_end_parts(s, i, shard);
-        return;
-    }
     if (s->params[i].copies != LLM_SHARE_EXPERT) {
-        llm_shard_end(&s->t[i], 1, shard, s->run);
+        if (s->members) llm_share_end_parts(s, i, s->replica % s->ep, shard);
+        else llm_shard_end(&s->t[i], 1, shard, s->run);
         return;
     }
     for (int m = 0; m < s->ep; m++) end_of_member(s, i, m, llm_share_member_run(s, m).end - 1);
 }
 
-void llm_share_clear_members(struct llm_share *s)
+void llm_share_clear_apart(struct llm_share *s)
 {
-    for (size_t i = 0; s->ep > 1 && s->zero < 2 && i < s->n_params; i++) {
+    for (size_t i = 0; i < s->n_params; i++) {
         const struct llm_param *p = s->t[i].p;
-        if (s->params[i].copies != LLM_SHARE_EXPERT || !p->grad) continue;
-        memset(llm_expert_grad(p, 1), 0, (size_t)(s->ep - 1) * llm_grad_stride(p) * sizeof *p->grad);
+        const size_t more = (size_t)llm_share_gradients(s, i) - 1;
+        if (more > 0 && p->grad && !s->t[i].pooled) memset(llm_expert_grad(p, 1), 0, more * llm_grad_stride(p) * sizeof *p->grad);
     }
 }
 
@@ -122,10 +118,11 @@ void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const s
                            struct llm_share_cost *c)
 {
     const double others = (double)(replicas / l->ep - 1); /* that have the same experts */
-    const double part = 4 * size->params / (double)replicas, shards = (double)c->nodes;
+    const double parts = (double)(o->seq_parts / llm_layout_rows(l)), terms = (double)(o->grad_shards * o->seq_parts);
+    const double part = 4 * size->params / (double)replicas, nodes = (double)c->nodes, shards = l->zero < 2 ? nodes : nodes / parts;
     const double two = 4 * (2 * size->largest < size->params ? 2 * size->largest : size->params); /* of two groups of layers */
     c->weights += l->zero < 3 ? 4 * size->params / (double)l->ep : two / (double)l->ep + part;
-    c->gradients += l->zero < 2 ? 4 * size->params * (double)(1 + c->buffers) : two + part + (shards > 1 ? (double)o->grad_shards * part : 0);
-    c->sent += part * others * shards * (double)l->ep;
+    c->gradients += l->zero < 2 ? 4 * size->params * (double)(1 + c->buffers) : parts * two + part + (shards > 1 ? terms * part : 0);
+    c->sent += part * others * nodes * (double)l->ep;
     c->sent += l->zero < 3 ? part * others : 4 * others / (double)replicas * shards * 2 * (size->params - size->largest);
 }

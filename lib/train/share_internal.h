@@ -17,15 +17,13 @@ int llm_share_parts_init(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 void llm_share_parts_release(struct llm_share *s);
 /* The nodes and buffers of a rank with parts of rows go to *c, at most; returns the nodes of all ranks. */
 double llm_share_cost_of_parts(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_share_cost *c);
-/* The gradient of parameter number i in a node. */
-float *llm_share_node_at(const struct llm_share *s, size_t i, struct llm_share_place at);
-/* llm_shard_end of parameter number i for the shard of each part; after the last one the rank's nodes are at llm_share.places, or, of one process,
- * the gradient of the step is llm_param.grad. */
-void llm_share_end_parts(struct llm_share *s, size_t i, int64_t shard);
+/* The gradient of parameter number i in a node of member m. */
+float *llm_share_node_at(const struct llm_share *s, size_t i, int m, struct llm_share_place at);
+/* llm_shard_end of parameter number i for a shard of each part of the rows of member m; after the last one the member's nodes are at
+ * llm_share.members, or, of one process, the gradient of the step is llm_param.grad. */
+void llm_share_end_parts(const struct llm_share *s, size_t i, int m, int64_t shard);
 /* llm_grad_join of parameter number i for each part. */
 void llm_share_join_uses(const struct llm_share *s, size_t i);
-/* Gradients by parts after the first become zero; llm_params_update clears the first. */
-void llm_share_clear_parts(struct llm_share *s);
 
 /* ---- share_experts.c ---- */
 /* With experts that ranks divide: how many buffers each member's rows take. */
@@ -34,8 +32,8 @@ void llm_share_members_init(struct llm_share *s);
 float *llm_share_member_buffers(const struct llm_share *s, size_t i, int m);
 /* llm_shard_end of parameter number i. Of an expert, for each member's last shard. */
 void llm_share_end_shard(struct llm_share *s, size_t i, int64_t shard);
-/* The experts' gradients by other members' rows become zero; llm_params_update clears the first member's. */
-void llm_share_clear_members(struct llm_share *s);
+/* Gradients that are kept apart become zero, but the first, which llm_params_update clears. */
+void llm_share_clear_apart(struct llm_share *s);
 
 /* ---- share_cells.c ---- */
 /* Divides the parameters, which are set. */

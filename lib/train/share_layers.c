@@ -291,8 +291,7 @@ int llm_share_finish(struct llm_share *s, struct llm_err *e)
         if (llm_share_end_pass(s, e) < 0) return -1;
     }
     s->round = 0;
-    llm_share_clear_members(s);
-    llm_share_clear_parts(s);
+    llm_share_clear_apart(s);
     return 0;
 }
 

@@ -43,8 +43,15 @@ int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_opt
                         (long long)o->seq_parts);
     }
     if (llm_model_check_sequence(c, o->seq_parts, o->tensor_parts, ranks, context, e) < 0) return -1;
-    if (llm_layout_experts(l) > 1) return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep=1 with --seq-parts, found ep=%d", (int)l->ep);
     return 0;
+}
+
+/* The replica that is member m of this rank's group. In a process whose group is not there, for estimates: its own. */
+static int member_of(const struct llm_share *s, int m) { return s->comm ? s->replica - s->replica % s->ep + m : s->replica; }
+
+struct llm_shard_run llm_share_member_run(const struct llm_share *s, int m)
+{
+    return s->comm ? llm_shard_run(member_of(s, m) / s->cp, s->dp / s->cp, s->run.n) : s->run;
 }
 
 /* ---- nodes ---- */
@@ -101,38 +108,56 @@ double llm_share_cost_of_parts(int64_t n_ranks, const struct llm_layout *l, cons
     return all;
 }
 
-float *llm_share_node_at(const struct llm_share *s, size_t i, struct llm_share_place at)
+/* The first of the gradients of parameter number i by the rows of member m. */
+static int64_t first_of(const struct llm_share *s, size_t i, int m) { return s->params[i].copies == LLM_SHARE_EXPERT ? m * s->parts : 0; }
+
+float *llm_share_node_at(const struct llm_share *s, size_t i, int m, struct llm_share_place at)
 {
     const struct llm_trainable *q = &s->t[i];
     const size_t stride = llm_shard_stride(q->p);
-    return at.last ? q->p->grad + (size_t)at.part * stride : q->shards + (size_t)(at.part * s->member_buffers + at.index) * stride;
+    const int64_t number = first_of(s, i, m) + at.part;
+    return at.last ? q->p->grad + (size_t)number * stride : q->shards + (size_t)(number * s->member_buffers + at.index) * stride;
+}
+
+static int init_member(struct llm_share *s, int m, struct llm_err *e)
+{
+    const struct llm_terms k = llm_share_terms(s);
+    const int replica = member_of(s, m);
+    const size_t most = (size_t)llm_terms_nodes(&k, replica, NULL, NULL, NULL);
+    struct llm_share_member *of = &s->members[m];
+    struct llm_tree_node *nodes = llm_calloc(most, sizeof *nodes, "the ranks' shares", e);
+    of->places = nodes ? llm_calloc(most, sizeof *of->places, "the ranks' shares", e) : NULL;
+    of->joins.v = of->places ? llm_calloc(most, sizeof *of->joins.v, "the ranks' shares", e) : NULL;
+    if (of->joins.v) llm_terms_nodes(&k, replica, nodes, of->places, &of->joins);
+    free(nodes);
+    for (int64_t part = 0; part < s->parts; part++) {
+        const int64_t n = llm_shard_buffers(llm_terms_run(&k, replica, part));
+        if (n > s->member_buffers) s->member_buffers = n;
+    }
+    return of->joins.v ? 0 : -1;
 }
 
 int llm_share_parts_init(struct llm_share *s, struct llm_err *e)
 {
-    const struct llm_terms k = llm_share_terms(s);
-    const size_t most = (size_t)llm_terms_nodes(&k, s->replica, NULL, NULL, NULL);
-    struct llm_tree_node *nodes = llm_calloc(most, sizeof *nodes, "the ranks' shares", e);
-    s->places = nodes ? llm_calloc(most, sizeof *s->places, "the ranks' shares", e) : NULL;
-    s->joins.v = s->places ? llm_calloc(most, sizeof *s->joins.v, "the ranks' shares", e) : NULL;
-    if (s->joins.v) llm_terms_nodes(&k, s->replica, nodes, s->places, &s->joins);
-    free(nodes);
-    for (int64_t part = 0; part < s->parts; part++) {
-        const int64_t n = llm_shard_buffers(llm_terms_run(&k, s->replica, part));
-        if (n > s->member_buffers) s->member_buffers = n;
+    if (!(s->members = llm_calloc((size_t)s->ep, sizeof *s->members, "the ranks' shares", e))) return -1;
+    for (int m = 0; m < s->ep; m++) {
+        if (init_member(s, m, e) < 0) return -1;
     }
-    return s->joins.v ? 0 : -1;
+    return 0;
 }
 
 void llm_share_parts_release(struct llm_share *s)
 {
-    free(s->places);
-    free(s->joins.v);
+    for (int m = 0; s->members && m < s->ep; m++) {
+        free(s->members[m].places);
+        free(s->members[m].joins.v);
+    }
+    free(s->members);
 }
 
 /* ---- sums ---- */
 
-struct sum { const struct llm_share *s; size_t param; };
+struct sum { const struct llm_share *s; size_t param; int member; };
 
 /* Adds what the tree adds of one block of elements. In one process the sum is then the gradient of the step. */
 static void join_block(void *arg, size_t block, int thread)
@@ -141,21 +166,22 @@ static void join_block(void *arg, size_t block, int thread)
     const struct llm_share *s = w->s;
     const struct llm_param *p = s->t[w->param].p;
     const size_t at = block * LLM_OPTIM_BLOCK, left = (size_t)llm_param_count(p) - at, n = left < LLM_OPTIM_BLOCK ? left : LLM_OPTIM_BLOCK;
+    const struct llm_share_member *m = &s->members[w->member];
     (void)thread;
-    for (size_t i = 0; i < s->joins.n; i++) {
-        float *to = llm_share_node_at(s, w->param, s->joins.v[i].to) + at;
-        llm_k.elementwise.add(to, to, llm_share_node_at(s, w->param, s->joins.v[i].from) + at, n);
+    for (size_t i = 0; i < m->joins.n; i++) {
+        float *to = llm_share_node_at(s, w->param, w->member, m->joins.v[i].to) + at;
+        llm_k.elementwise.add(to, to, llm_share_node_at(s, w->param, w->member, m->joins.v[i].from) + at, n);
     }
-    const float *sum = llm_share_node_at(s, w->param, s->places[0]) + at;
+    const float *sum = llm_share_node_at(s, w->param, w->member, m->places[0]) + at;
     if (!s->comm && sum != p->grad + at) memcpy(p->grad + at, sum, n * sizeof *sum);
 }
 
-/* The parameter with its gradient by one part. */
-static struct llm_param of_part_of(const struct llm_param *p, int64_t part)
+/* The parameter with gradient `number` of those that are kept apart. */
+static struct llm_param of_part_of(const struct llm_param *p, int64_t number)
 {
     struct llm_param of = *p;
-    of.grad += (size_t)part * llm_shard_stride(p);
-    if (of.grad_lookup) of.grad_lookup += (size_t)part * llm_shard_stride(p);
+    of.grad += (size_t)number * llm_shard_stride(p);
+    if (of.grad_lookup) of.grad_lookup += (size_t)number * llm_shard_stride(p);
     return of;
 }
 
@@ -168,31 +194,27 @@ void llm_share_join_uses(const struct llm_share *s, size_t i)
     }
 }
 
-void llm_share_end_parts(struct llm_share *s, size_t i, int64_t shard)
+void llm_share_end_parts(const struct llm_share *s, size_t i, int m, int64_t shard)
 {
     const struct llm_terms k = llm_share_terms(s);
+    const struct llm_shard_run rows = llm_share_member_run(s, m);
     struct llm_trainable *q = &s->t[i];
     const size_t stride = llm_shard_stride(q->p);
+    const bool alone = s->parts == 1 && s->params[i].copies != LLM_SHARE_EXPERT;
     if (!q->p->grad) return;
     for (int64_t part = 0; part < s->parts; part++) {
-        const struct llm_shard_run run = llm_terms_run(&k, s->replica, part);
-        struct llm_param p = of_part_of(q->p, part);
-        struct llm_trainable of_part = {.p = s->parts == 1 ? q->p : &p, /* which notes the rows that were looked up */
-                                        .shards = q->shards ? q->shards + (size_t)(part * s->member_buffers) * stride : NULL};
-        llm_shard_end(&of_part, 1, run.first + (shard - s->run.first), run);
+        const struct llm_shard_run run = llm_terms_run(&k, member_of(s, m), part);
+        const int64_t number = first_of(s, i, m) + part;
+        struct llm_param p = of_part_of(q->p, number);
+        struct llm_trainable of_part = {.p = alone ? q->p : &p, /* which notes the rows that were looked up */
+                                        .shards = q->shards ? q->shards + (size_t)(number * s->member_buffers) * stride : NULL};
+        llm_shard_end(&of_part, 1, run.first + (shard - rows.first), run);
     }
     const bool copy = s->params[i].copies == LLM_SHARE_TIED && s->params[i].home != s->lane; /* its gradient has gone to the first stage */
-    if (shard < s->run.end - 1 || s->parts == 1 || copy) return;
-    LLM_PROFILE("gradient shards", 4 * (double)s->joins.n * (double)llm_param_count(q->p));
-    llm_parallel(((size_t)llm_param_count(q->p) + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, &(struct sum){s, i});
-}
-
-void llm_share_clear_parts(struct llm_share *s)
-{
-    for (size_t i = 0; s->parts > 1 && i < s->n_params; i++) {
-        const struct llm_param *p = s->t[i].p;
-        if (p->grad && !s->t[i].pooled) memset(p->grad + llm_shard_stride(p), 0, (size_t)(s->parts - 1) * llm_shard_stride(p) * sizeof *p->grad);
-    }
+    if (shard < rows.end - 1 || s->parts == 1 || copy) return;
+    LLM_PROFILE("gradient shards", 4 * (double)s->members[m].joins.n * (double)llm_param_count(q->p));
+    const size_t blocks = ((size_t)llm_param_count(q->p) + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK;
+    llm_parallel(blocks, join_block, &(struct sum){s, i, m});
 }
 
 /* ---- losses ---- */

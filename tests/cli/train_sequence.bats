@@ -75,6 +75,13 @@ family() {
     same_in "4 pp=2,cp=2 tp=2,cp=2" "${moe[@]}" --tensor-parts 2 --seq-parts 2 --precision f32 -n 2 -b 2 --accumulate 2 --val .2 --eval-every 1
 }
 
+@test "experts that ranks which divide rows divide: those of one row and of two, ZeRO, uneven shards" {
+    need_mpi
+    local moe=(llm-train -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=4
+        --set num_attention_heads=4 --set num_key_value_heads=4 --set expert_capacity_factor=1 "${of[@]}" --seq-parts 4 -n 2 -b 2)
+    same_in "4 dp=2,cp=2,ep=4 dp=1,cp=4,ep=2,zero=3" "${moe[@]}" --accumulate 2 --grad-shards 3
+}
+
 @test "Mamba and Mamba 2: states pass from rank to rank, documents that end before, at and after a part's end" {
     need_mpi
     local parts mamba=(llm-train -c mamba --set hidden_size=24 --set num_hidden_layers=2) mamba2=(llm-train -c mamba2 --set hidden_size=24
@@ -163,7 +170,8 @@ family() {
     refused "--shard: cp=12: expected at least 3 tokens of a row for each rank, as a convolution sees, found 2" llm-train -c mamba "${of[@]}" --seq-parts 12 \
         --shard cp=12 --plan
     need_mpi
-    refused "--shard: expected ep=1 with --seq-parts, found ep=2" ranks 4 llm-train -c moe "${of[@]}" --grad-shards 2 --seq-parts 2 --shard cp=2,ep=2
+    refused "--shard: expected ep to be a divisor of dp × cp, 2, found ep=4" llm-train -c moe "${of[@]}" --seq-parts 2 --shard dp=1,cp=2,ep=4
+    refused "--shard: expected ep to be a divisor or a multiple of cp, 2, found ep=3" llm-train -c moe "${of[@]}" --seq-parts 2 --shard dp=3,cp=2,ep=3
     refused "$parts $model layers that predict further (llama)" "${llama[@]}" --set num_nextn_predict_layers=1 --seq-parts 2
     refused "$parts a run without --gradients int8" "${gpt[@]}" --seq-parts 2 --gradients int8
     refused "$parts a run without --outer" "${gpt[@]}" --seq-parts 2 --outer diloco --replicas 2

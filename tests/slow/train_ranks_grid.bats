@@ -106,6 +106,8 @@ setup() {
                 same_in "$r cp=$r cp=$r,zero=3" llm-train -c "${family[@]}" --seq-parts 12 --precision $precision "${of[@]}" -b 2 --grad-shards 2
             done
             same_in "4 pp=2,cp=2" llm-train -c "${family[@]}" --seq-parts 4 --precision $precision "${of[@]}" -b 2 --accumulate 3
+            [[ ${family[0]} != moe ]] || same_in "4 dp=1,cp=4,ep=2 dp=1,cp=2,ep=2,pp=2 dp=2,cp=2,ep=4,zero=3 dp=2,cp=2,ep=2 dp=1,cp=4,ep=4,zero=2" \
+                llm-train -c "${family[@]}" --set num_local_experts=4 --seq-parts 4 --precision $precision "${of[@]}" -b 2 --accumulate 2 --grad-shards 3
             [[ ${family[0]} == mamba* ]] || same_in "4 tp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 2 --precision $precision \
                 "${of[@]}" -b 2 --accumulate 3
         done

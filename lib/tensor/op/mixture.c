@@ -5,7 +5,6 @@
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
-#include "tensor/experts.h"
 #include "tensor/gradcheck.h"
 #include "tensor/op/mixture_internal.h"
 #include "tensor/ops.h"
@@ -70,19 +69,12 @@ static void forward(struct llm_ctx *c, const struct mixture_args *a, const struc
 
 /* ---- backward ---- */
 
-/* Adds the gradients of expert e's matrix: those by the places of each part of the rows to the part's. starts, blocks: as of llm_expert_folds. */
+/* Adds the gradients of expert e's matrix. dy, x: of all places. starts, blocks: as of llm_expert_folds. */
 static bool add_gradients(struct llm_ctx *c, const struct llm_places *p, int64_t e, const struct llm_folds *folds, struct llm_param *w,
                           const float *dy, const float *x, const int64_t *starts, int64_t blocks)
 {
-    const int32_t *slot = p->slot + p->start[e];
-    dy += p->start[e] * w->weight.n;
-    x += p->start[e] * w->weight.k;
-    for (int64_t b = 0, end; b < blocks; b = end) {
-        const int64_t part = llm_folds_part(folds, slot[starts[b]] / p->k);
-        for (end = b + 1; end < blocks && llm_folds_part(folds, slot[starts[end]] / p->k) == part;) end++;
-        if (!llm_expert_gradient(c, w, llm_expert_grad(w, (int)part), dy, x, starts + b, end - b)) return false;
-    }
-    return true;
+    const int64_t at = p->start[e];
+    return llm_expert_gradients(c, w, 0, folds, p->slot + at, p->k, dy + at * w->weight.n, x + at * w->weight.k, starts, blocks);
 }
 
 struct back_work {

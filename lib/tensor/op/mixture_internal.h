@@ -33,9 +33,10 @@ float llm_expert_weigh(float *d_inner, const float *inner, int64_t width, float 
 /* Splits an expert's places [from, to) at the ends of the blocks of LLM_FOLD tokens of the batch; slot[i]: of place i. starts: [blocks + 1], counted
  * from `from`. Returns the number of blocks. */
 int64_t llm_expert_folds(const int32_t *slot, int64_t k, int64_t from, int64_t to, int64_t tokens, int64_t row_len, int64_t *starts);
-/* Adds the gradients of a matrix (grad; NULL: it is frozen) and of its adapter, by rows [starts[0], starts[blocks]) of dy and x. False after a
- * failure. */
-bool llm_expert_gradient(struct llm_ctx *c, struct llm_param *p, float *grad, const float *dy, const float *x, const int64_t *starts, int64_t blocks);
+/* Adds the gradients of a matrix, unless it is frozen, and of its adapter, by an expert's places, of which dy and x have the rows and `slot` the
+ * slots, and which llm_expert_folds has split. Those of part i of the rows are added to llm_expert_grad number first + i. False after a failure. */
+bool llm_expert_gradients(struct llm_ctx *c, struct llm_param *p, int first, const struct llm_folds *folds, const int32_t *slot, int64_t k,
+                          const float *dy, const float *x, const int64_t *starts, int64_t blocks);
 /* One of the experts' matrices, or of their adapters', that takes a gradient, for the node. NULL: all are frozen. */
 struct llm_param *llm_experts_trained(struct llm_param *const *params, int64_t n);
 

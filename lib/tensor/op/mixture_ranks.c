@@ -8,7 +8,7 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 #include "dist/group.h"
-#include "tensor/experts.h"
+#include "tensor/sequence.h"
 #include "tensor/op/mixture_internal.h"
 
 /* What a rank says of its tokens: the slots of each of the receiver's experts, then: */
@@ -175,15 +175,17 @@ static void weigh_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* The gradients of a matrix of expert e of this rank, by the rows of each rank. dy and x: [n, p's rows and columns] */
+/* The gradients of a matrix of expert e of this rank, by each part of the rows of each rank. dy and x: [n, p's rows and columns] */
 static bool gradients(struct llm_ctx *c, const struct back *w, int64_t e, struct llm_param *p, const float *dy, const float *x)
 {
     const struct divided *d = w->d;
+    const int64_t parts = llm_sequence_parts(c);
     for (int q = 0; q < d->ranks; q++) {
         const int64_t *start = d->start + e * d->ranks + q, *said = d->said + q * (d->own + SAID) + d->own;
-        const int64_t blocks = llm_expert_folds(w->slot, w->k, start[0], start[1], said[TOKENS], said[ROW_LEN], w->starts);
+        const struct llm_folds folds = {.row_len = said[ROW_LEN] / parts, .parts = parts};
+        const int64_t blocks = llm_expert_folds(w->slot, w->k, start[0], start[1], said[TOKENS], folds.row_len, w->starts);
         const float *own_dy = dy + start[0] * p->weight.n, *own_x = x + start[0] * p->weight.k;
-        if (blocks && !llm_expert_gradient(c, p, llm_expert_grad(p, q), own_dy, own_x, w->starts, blocks)) return false;
+        if (!llm_expert_gradients(c, p, q * (int)parts, &folds, w->slot + start[0], w->k, own_dy, own_x, w->starts, blocks)) return false;
     }
     return true;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
+#include "tensor/experts.h"
 #include "tensor/op/mixture_internal.h"
 
 bool llm_places_find(struct llm_ctx *c, struct llm_places *p, const int32_t *experts, int64_t tokens, int64_t n_experts)
@@ -144,12 +145,25 @@ int64_t llm_expert_folds(const int32_t *slot, int64_t k, int64_t from, int64_t t
     return n;
 }
 
-bool llm_expert_gradient(struct llm_ctx *c, struct llm_param *p, float *grad, const float *dy, const float *x, const int64_t *starts, int64_t blocks)
+/* Adds the gradients of a matrix (grad; NULL: it is frozen) and of its adapter, by rows [starts[0], starts[blocks]) of dy and x. False after a
+ * failure. */
+static bool add_blocks(struct llm_ctx *c, struct llm_param *p, float *grad, const float *dy, const float *x, const int64_t *starts, int64_t blocks)
 {
     int64_t n = p->weight.n, k = p->weight.k;
     const struct llm_folds folds = {.starts = starts, .n_blocks = blocks};
     if (grad && llm_matmul_dw_blocks(grad, dy, n, x, k, starts, blocks, n, k, c->compute, &c->err) < 0) return false;
     return llm_adapter_dw(c, p, x, k, dy, n, starts[blocks], &folds, NULL);
+}
+
+bool llm_expert_gradients(struct llm_ctx *c, struct llm_param *p, int first, const struct llm_folds *folds, const int32_t *slot, int64_t k,
+                          const float *dy, const float *x, const int64_t *starts, int64_t blocks)
+{
+    for (int64_t b = 0, end; b < blocks; b = end) {
+        const int64_t part = llm_folds_part(folds, slot[starts[b]] / k);
+        for (end = b + 1; end < blocks && llm_folds_part(folds, slot[starts[end]] / k) == part;) end++;
+        if (!add_blocks(c, p, llm_expert_grad(p, first + (int)part), dy, x, starts + b, end - b)) return false;
+    }
+    return true;
 }
 
 struct llm_param *llm_experts_trained(struct llm_param *const *params, int64_t n)
