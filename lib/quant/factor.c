@@ -158,14 +158,14 @@ static void fill(double *h, const struct llm_products *p, double damping)
     }
 }
 
-float *llm_inverse_factor(const struct llm_products *p, double *damping, struct llm_err *e)
+float *llm_inverse_factor(const struct llm_products *p, double least, double *damping, struct llm_err *e)
 {
     const int64_t k = p->k;
     double *r = llm_alloc((size_t)(k * k), sizeof *r, "GPTQ", e), *u = r ? llm_alloc((size_t)(k * k), sizeof *u, "GPTQ", e) : NULL;
     double *pack = u ? llm_alloc((size_t)k, PANEL * sizeof *pack, "GPTQ", e) : NULL;
     float *out = pack ? llm_alloc((size_t)(k * k), sizeof *out, "GPTQ", e) : NULL;
     bool good = false;
-    for (*damping = 0.01; out && !good && *damping < 1e6; *damping *= good ? 1 : 10) {
+    for (*damping = least; out && !good && *damping < 1e6; *damping *= good ? 1 : 10) {
         fill(r, p, *damping);
         good = llm_upper_root(r, k, pack);
     }

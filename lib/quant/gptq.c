@@ -17,6 +17,10 @@ enum {
     PANEL = 32                     /* rows whose errors are passed on to later rows together */
 };
 
+/* The damping of the gradients' factor, which knows the curvature less well than that of the inputs does: with less, rows make up for each other's
+ * errors where another text's gradients do not agree. */
+#define ROWS_DAMPING 0.3
+
 struct rounding {
     const struct llm_quant_job *job;
     const struct llm_block_kind *kind; /* NULL: `grid` is the type's */
@@ -273,10 +277,10 @@ static int round_all(struct rounding *w, float *diagonal, double *damping, struc
     double of_rows = 0;
     int status = -1;
     if (job->gradients && (row_order = order_of(job->gradients, w->n, 1, 1, diagonal, e))) {
-        v = llm_inverse_factor(&(struct llm_products){job->gradients, row_order, w->n}, &of_rows, e);
+        v = llm_inverse_factor(&(struct llm_products){job->gradients, row_order, w->n}, ROWS_DAMPING, &of_rows, e);
     }
     if (!job->gradients || v) order = order_of(job->products, w->k, (int)w->size, w->kind ? w->kind->group : 8, diagonal, e);
-    if (order) u = llm_inverse_factor(&(struct llm_products){job->products, order, w->k}, damping, e);
+    if (order) u = llm_inverse_factor(&(struct llm_products){job->products, order, w->k}, LLM_DAMPING, damping, e);
     w->u = u;
     w->v = v;
     w->order = order;

@@ -3,7 +3,7 @@
  * make up for the errors so far, and so are the integer scales of each of its groups. Grid types take points for eight columns at a time.
  * With the gradients' factor of the curvature (quant/curvature.h) rows make up for each other's errors too. The triangular factor of the inverse of a
  * Kronecker product is the Kronecker product of the factors' own, so the error at (i, j), over the diagonals, times U_out[i, i']·U_in[j, j'] is taken
- * from the weight at (i', j') (YAQA, Tseng et al. 2025). */
+ * from the weight at (i', j') (YAQA, Tseng et al. 2025). The gradients' factor is damped by more than the inputs': .3 of its diagonal's mean. */
 #ifndef LLM_QUANT_GPTQ_H
 #define LLM_QUANT_GPTQ_H
 

@@ -195,7 +195,7 @@ static void sweep_rows(void *arg, size_t item, int thread)
 static int by_factor(const struct llm_prune_job *job, double *damping, struct llm_err *e)
 {
     const int64_t step = job->pattern.of ? (BLOCK + job->pattern.of - 1) / job->pattern.of * job->pattern.of : BLOCK; /* whole groups */
-    float *u = llm_inverse_factor(&(struct llm_products){job->products, NULL, job->k}, damping, e);
+    float *u = llm_inverse_factor(&(struct llm_products){job->products, NULL, job->k}, LLM_DAMPING, damping, e);
     struct sweep s = {.job = job, .u = u, .score = u ? llm_alloc((size_t)(job->n * step), sizeof *s.score, "pruning", e) : NULL};
     s.zero = s.score ? llm_alloc((size_t)(job->n * step), sizeof *s.zero, "pruning", e) : NULL;
     for (s.first = 0; s.zero && s.first < job->k; s.first += step) {
