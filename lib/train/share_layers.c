@@ -260,7 +260,7 @@ int llm_share_end_pass(struct llm_share *s, struct llm_err *e)
         if (arrive(s, &s->brought[i], e) < 0) return -1;
     }
     for (size_t i = 0; s->zero >= 2 && s->round + 1 < s->rounds && i < s->n_params; i++) {
-        if (!llm_share_pools_gradient(s, i)) memset(s->t[i].p->grad, 0, llm_share_gradient_floats(s, i) * sizeof(float));
+        if (!llm_share_pools_gradient(s, i) && llm_share_has(s, i)) memset(s->t[i].p->grad, 0, llm_share_gradient_floats(s, i) * sizeof(float));
     }
     s->round++;
     s->position = 0;

@@ -99,7 +99,6 @@ deepseek() {
     }
     refused "ep=2: expected zero=1, 2 or 3, found zero=0" "${moe[@]}" --shard ep=2,zero=0
     refused "pp=2: expected zero=1, found zero=3" "${moe[@]}" --shard ep=2,pp=2,zero=3
-    refused "tp=2: expected zero=1, found zero=2" "${moe[@]}" --shard ep=2,tp=2,zero=2
     refused "expected a launcher that starts 4 ranks (mpirun -n 4), or a multiple, found 1 rank" "${moe[@]}" --shard ep=2,pp=2
     refused "expected ep to be a divisor of dp, 3, found ep=2" "${moe[@]}" --shard dp=3,ep=2
     refused "expected a launcher that starts 2 ranks (mpirun -n 2), or a multiple, found 1 rank" "${moe[@]}" --shard ep=2

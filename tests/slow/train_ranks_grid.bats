@@ -84,7 +84,7 @@ setup() {
             same_in "4 ep=2,pp=2 ep=2,pp=2,schedule=gpipe" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 6 --grad-shards 4
             same_in "6 ep=2,pp=3 ep=3,pp=2" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 3 --accumulate 4 --grad-shards 12
             same_in "8 dp=4,ep=2,pp=2" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 4 --grad-shards 8
-            same_in "4 ep=2,tp=2" llm-train -c "${family[@]}" --tensor-parts 4 --precision $precision "${of[@]}" -b 4 --accumulate 2 --grad-shards 4
+            same_in "4 ep=2,tp=2 ep=2,tp=2,zero=2 ep=2,tp=2,zero=3" llm-train -c "${family[@]}" --tensor-parts 4 --precision $precision "${of[@]}" -b 4 --accumulate 2 --grad-shards 4
             same_in "6 ep=2,tp=3 ep=3,tp=2" llm-train -c "${family[@]}" --tensor-parts 6 --precision $precision "${of[@]}" -b 6 --grad-shards 6
             same_in "3 ep=3 ep=3,zero=2 ep=3,zero=3" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 3 --accumulate 3 --grad-shards 7
             same_in "4 dp=4,ep=2 dp=4,ep=2,zero=3 ep=2,tp=2 ep=2,pp=2 ep=2,pp=2,schedule=gpipe" llm-train -c "${family[@]}" --tensor-parts 2 \
@@ -143,7 +143,7 @@ setup() {
             for r in 2 3 4 6; do
                 same_in "$r tp=$r" llm-train -c "${family[@]}" --tensor-parts 12 --precision $precision "${of[@]}" -b 2 --accumulate 2
             done
-            same_in "6 dp=2,tp=3 dp=3,tp=2" llm-train -c "${family[@]}" --tensor-parts 6 --precision $precision "${of[@]}" -b 6 --grad-shards 6
+            same_in "6 dp=2,tp=3 dp=3,tp=2 dp=2,tp=3,zero=2 dp=3,tp=2,zero=3" llm-train -c "${family[@]}" --tensor-parts 6 --precision $precision "${of[@]}" -b 6 --grad-shards 6
         done
     done
 }
