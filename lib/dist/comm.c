@@ -231,12 +231,12 @@ int llm_comm_all_to_all(struct llm_comm *c, const void *const *out, const size_t
     return 0;
 }
 
-/* What many ranks gather in rounds: small messages, of which each rank would send one to every other. Few ranks gather at once, so that a wait names the
- * rank that does not answer, and not one that waits for it. */
+/* What many ranks gather in rounds: small messages, of which each rank would send one to every other. Few ranks gather at once, so that a wait names
+ * the rank that does not answer, and not one that waits for it. */
 enum { MANY_RANKS = 17, SMALL_BYTES = 1 << 20 };
 
-/* J. Bruck et al., "Efficient algorithms for all-to-all communications", 1997: before round k a rank has the parts of 2^k ranks from itself on, which it
- * sends to the rank 2^k before it. */
+/* J. Bruck et al., "Efficient algorithms for all-to-all communications", 1997: before round k a rank has the parts of 2^k ranks from itself on, which
+ * it sends to the rank 2^k before it. */
 static int gather_in_rounds(struct llm_comm *c, void *const *parts, const size_t *bytes, size_t total, struct llm_err *e)
 {
     char *all = llm_alloc(total, 1, "a message", e);
