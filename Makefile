@@ -153,11 +153,11 @@ check-built: all $(UNIT) $(REPLAYS)
 $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(FUZZ_PARTS) $(LIBRARY)
 	$(call quiet,ld)$(LINK) -o $@ $^ $(LIBS)
 
-## check-slow  train to known losses; the kernels for ARM under qemu; ten minutes of each fuzzer: hours in all
+## check-slow  train to known losses; the kernels for ARM under qemu; ten minutes of each fuzzer; each sanitizer alone: hours in all
 check-slow: deps
 	@$(MAKE) --no-print-directory $(PARALLEL) all
 	@status=0; BIN=$(abspath $(BIN)) LIMIT=50000 JOBS=1 tests/run $(sort $(wildcard tests/slow/*.bats)) || status=1; \
-	tests/cross/run || status=1; $(MAKE) --no-print-directory fuzz-slow || status=1; exit $$status
+	tests/cross/run || status=1; for t in fuzz-slow asan ubsan; do $(MAKE) --no-print-directory $$t || status=1; done; exit $$status
 
 ## asan        unit tests and bats files under AddressSanitizer, in build/asan; in the same way:
 ## ubsan       under UndefinedBehaviorSanitizer

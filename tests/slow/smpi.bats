@@ -1,4 +1,4 @@
-# llm-train on 64 simulated machines, by SimGrid's SMPI: the real code, whose ranks take turns in one process. RESULTS has 256 of them.
+# llm-train on 64 simulated machines, by SimGrid's SMPI: the real code, whose ranks take turns in one process. RESULTS has 1,024 of them.
 load ../helper
 
 setup_file() {
