@@ -9,3 +9,11 @@ load ../plan
 @test "inference: a twentieth and 5 MB above or below what a full context takes" {
     inference_takes tiny lstm
 }
+
+@test "training: as right where a step takes so long that --plan makes passes of fewer rows" {
+    run=(llm-train -q -c tiny --set vocab_size=4096 --set num_hidden_layers=2 --precision f32 -T "$ROOT/tests/golden/tiny/tokenizer.json" \
+        -b 4 --context 1024 --accumulate 2 -n 1)
+    planned=$("${run[@]}" --plan "$D/text.tok" | awk '$1 == "total_bytes" { print $2 }')
+    awk -v planned="$planned" -v taken="$(taken "${run[@]}" -o model.llm "$D/text.tok")" \
+        'BEGIN { print planned, taken; off = planned - taken; exit !(off * off <= (.05 * taken) ^ 2) }'
+}
