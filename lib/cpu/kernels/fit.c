@@ -106,12 +106,16 @@ INLINE void add_up(const struct shape *s, enum form form, const enum ends ends, 
 /* The best of each lane so far: what of Σ w x² its scale explains. */
 struct best { V gain, scale, offset; };
 
-INLINE void keep_better(struct best *b, V gain, V scale, V offset)
+INLINE void keep_where(struct best *b, M better, V gain, V scale, V offset)
 {
-    M better = v_lt(b->gain, gain);
     b->gain = v_select(better, gain, b->gain);
     b->scale = v_select(better, scale, b->scale);
     b->offset = v_select(better, offset, b->offset);
+}
+
+INLINE void keep_better(struct best *b, V gain, V scale, V offset)
+{
+    keep_where(b, v_lt(b->gain, gain), gain, scale, offset);
 }
 
 /* The best of all lanes, the first of equals. */
@@ -179,6 +183,7 @@ struct centred {
     bool positive;            /* the offset is not above 0, the mean included */
     V low, top;               /* its least and its largest value */
     V weight, mean, lost;     /* Σ w; the mean; Σ w mean² */
+    V all;                    /* Σ w x², and a thousandth: a scale that explains more divides by what rounding leaves of equal levels */
 };
 
 /* Which ends of the range of levels the group's values lie beyond, by its least and its largest: levels rise or fall with values. */
@@ -215,7 +220,7 @@ INLINE void fit_once(const struct centred *g, const struct shape *s, struct cand
             offset = v_select(above, v_sub(v_zero(), g->mean), offset);
             explains = v_select(above, v_sub(v_mul(whole, alone), g->lost), explains);
         }
-        keep_better(&b[k], explains, scale, offset);
+        keep_where(&b[k], m_and(v_lt(b[k].gain, explains), v_le(explains, g->all)), explains, scale, offset);
         if (last) continue;
         c[k].inverse = v_div(v_set1(1), scale);
         c[k].shift = v_sub(v_zero(), v_mul(offset, c[k].inverse));
@@ -226,7 +231,7 @@ INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const 
 {
     const bool positive = kind->low_max > 1;
     const float most = (float)(kind->n_codes - 1);
-    float xc[LLM_BLOCK_MAX], wx[LLM_BLOCK_MAX], inverses[2 * TRIES], gain = -INFINITY;
+    float xc[LLM_BLOCK_MAX], wx[LLM_BLOCK_MAX], wxx[LLM_BLOCK_MAX], inverses[2 * TRIES], gain = -INFINITY;
     struct llm_group_fit fit;
     struct shape s;
     V tops = v_set1(x[0]), bottoms = v_set1(-x[0]);
@@ -245,12 +250,13 @@ INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const 
     for (int j = 0; j < n; j++) {
         xc[j] = x[j] - mean;
         wx[j] = w[j] * xc[j];
+        wxx[j] = wx[j] * xc[j];
     }
     for (int i = 0; i < 2 * TRIES; i++) inverses[i] = (most - 0.9f + 0.0625f * (float)i) / (top - low);
     fit = (struct llm_group_fit){(top - low) / most, low - mean};
     make_shape(kind, LINEAR, &s);
     const struct centred g = {xc, w, wx, n, positive, v_set1(least - mean), v_set1(largest - mean),
-                              v_set1(weight), v_set1(mean), v_set1(weight * mean * mean)};
+                              v_set1(weight), v_set1(mean), v_set1(weight * mean * mean), v_set1(1.001f * sum_of(wxx, n))};
     struct candidates c[2 * N];
     struct best b[2 * N];
     for (int i = 0; i < 2 * N; i++) {

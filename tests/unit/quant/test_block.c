@@ -146,6 +146,29 @@ static void odd_blocks(void **state)
 }
 
 /* The same bytes for any number of threads, and for a tensor alone or behind other rows; importances change them. */
+/* Of a group with one weighted element, or with equal ones, all levels may be the same: what rounding leaves of them is no slope. */
+static void levels_that_are_equal_give_no_scale(void **state)
+{
+    (void)state;
+    EACH_KIND(t, kind) {
+        for (uint32_t turn = 0; turn < 400; turn++) {
+            struct llm_rng r = llm_rng_at(9, turn, LLM_RNG_TEST, (uint32_t)t, 0, 0);
+            float x[LLM_BLOCK_MAX], w[LLM_BLOCK_MAX];
+            struct llm_block b;
+            for (uint32_t j = 0; j < (uint32_t)kind->size; j++) {
+                const bool counts = (int)j % kind->group == (int)turn % kind->group;
+                x[j] = turn % 2 ? 0.3f * llm_rng_uniform(&r, j / (uint32_t)kind->group) : 0.05f * llm_rng_normal(&r, j);
+                w[j] = counts || turn % 2 ? llm_rng_uniform(&r, 1000 + j) : 0;
+            }
+            llm_block_choose(kind, x, w, LLM_BLOCK_SEARCH, &b);
+            for (int j = 0; j < kind->size; j++) {
+                const float y = llm_block_value(kind, &b, j / kind->group, b.q[j]);
+                if (!(fabsf(y) < 10)) fail_msg("%s, turn %d, element %d: %g became %g", llm_dtypes[t].name, (int)turn, j, (double)x[j], (double)y);
+            }
+        }
+    }
+}
+
 static void bytes_are_a_function_of_the_block(void **state)
 {
     enum { ROW = 512, ROWS = 40, N = ROW * ROWS };
@@ -198,6 +221,7 @@ int main(void)
     struct llm_err e;
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_packed_decodes_to_its_parts), cmocka_unit_test(searched_scales_leave_less_error),
                                        cmocka_unit_test(stretched_values_are_as_long_as_the_given_ones), cmocka_unit_test(odd_blocks),
+                                       cmocka_unit_test(levels_that_are_equal_give_no_scale),
                                        cmocka_unit_test(bytes_are_a_function_of_the_block)};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);
