@@ -9,8 +9,8 @@ need_mpi() {
     esac
     need_tool "${LAUNCHER%% *}"
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
-    # Open MPI is told which of its parts serve one machine, and hwloc that devices do not matter: every process would look for hardware, which is a
-    # fifth of what a start costs.
+    # Open MPI is told which of its parts serve one machine, and hwloc that devices do not matter: every process would look for hardware, which is
+    # some 15% of what a start costs.
     export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader OMPI_MCA_coll=self,basic,tuned,libnbc OMPI_MCA_osc=sm HWLOC_COMPONENTS=-pci,-linuxio
     [[ -z ${SANITIZER-} ]] || export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 # MPI keeps memory to the end
 }

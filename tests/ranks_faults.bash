@@ -83,6 +83,12 @@ signalled_and_killed() {
     goes_on 1
 }
 
+# From here on the run reads a copy of its data, data.tok.
+own_data() {
+    gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
+    cp "$F/data.tok" data.tok
+}
+
 # shrinks_in RANKS LAYOUT: data.tok of rank 1 loses its end; the run goes on from what was saved.
 shrinks_in() {
     cp data.tok mine.tok

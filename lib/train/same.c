@@ -46,7 +46,7 @@ static int hash_build_id(struct dl_phdr_info *program, size_t size, void *hash)
     return 1;
 }
 
-/* The version, and a hash of the running program: of its build id, else of its file where the system shows it, which takes each rank 10 ms. */
+/* The version, and a hash of the running program: of its build id, else of its file where the system shows it, which is read whole. */
 static void program_of(char text[ROOM])
 {
     uint64_t h = 0;

@@ -22,8 +22,8 @@ static void nodes_of(const struct llm_share *s, enum llm_share_copies copies, in
 /* Shards of replica d. With zero 2 and 3 its nodes are these by the first part of the rows, then by the next one. */
 static int64_t shards_of(const struct llm_share *s, int d) { return (int64_t)(s->first_node[d + 1] - s->first_node[d]) / s->parts; }
 
-/* With zero 2 and 3, for node number k of those that rank q sends in a round: the replica whose rows gave its gradient; -1: there are not so many
- * nodes. A rank sends one node for each part of the rows; of an expert, so many for each replica of its group. */
+/* With zero 2 and 3: the replica whose gradient is node k of those that rank q sends in a round; -1 if k is not less than their number. A rank sends
+ * one node for each part of the rows; of an expert, so many for each replica of its group. */
 static int replica_of(const struct llm_share *s, enum llm_share_copies copies, int q, int64_t round, size_t k)
 {
     const int members = copies == LLM_SHARE_EXPERT ? s->ep : 1, first = q / s->lanes / members * members;

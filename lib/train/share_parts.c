@@ -176,7 +176,7 @@ static void join_block(void *arg, size_t block, int thread)
     if (!s->comm && sum != p->grad + at) memcpy(p->grad + at, sum, n * sizeof *sum);
 }
 
-/* The parameter with gradient `number` of those that are kept apart. */
+/* The parameter as if its gradient were the partial sum `number`: the sums by parts of rows, and of experts by members, lie one after the other. */
 static struct llm_param of_part_of(const struct llm_param *p, int64_t number)
 {
     struct llm_param of = *p;

@@ -29,8 +29,7 @@ load ../ranks_faults
 
 @test "one rank's data shrinks: all stop at the step before, the run is saved, the rank is named" {
     cp "$F/data.tok" mine.tok
-    gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
-    cp "$F/data.tok" data.tok
+    own_data
     RANK1='s|^data.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log 2> job.err &
     data_shrink
     goes_on 3
@@ -46,8 +45,7 @@ load ../ranks_faults
     local steps
     gpt+=(--tensor-parts 2)
     signalled_and_killed pp=2,tp=2 tp=2
-    gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
-    cp "$F/data.tok" data.tok
+    own_data
     shrinks_in 4 pp=2,tp=2
 }
 

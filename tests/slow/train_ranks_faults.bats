@@ -13,8 +13,7 @@ load ../ranks_faults
     local steps
     gpt+=(--tensor-parts 2)
     signalled_and_killed dp=2,tp=2 tp=2
-    gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
-    cp "$F/data.tok" data.tok
+    own_data
     shrinks_in 2 tp=2
 }
 
@@ -22,8 +21,7 @@ load ../ranks_faults
     local steps
     gpt+=(--accumulate 2)
     signalled_and_killed dp=2,pp=2 pp=2
-    gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
-    cp "$F/data.tok" data.tok
+    own_data
     shrinks_in 2 pp=2
 }
 

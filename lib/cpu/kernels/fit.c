@@ -306,7 +306,8 @@ INLINE void add_to_trial(const struct shape *s, enum form form, V x, V w, V abov
     r->ll = v_add(r->ll, v_mul(weighted, level));
 }
 
-/* Three candidates of the same offset: pairs at `at` and twice `apart` from there. */
+/* The errors of three candidates with the same offset and different scales, for a vector of groups. Their pairs begin at `at`, at + apart and
+ * at + 2 · apart. */
 INLINE void try_three(const struct shape *s, const struct llm_fit_values *v, int at, int apart, struct llm_fit_tries *t)
 {
     const float *x = v->x + at % LLM_FIT_LANES, *w = v->w + at % LLM_FIT_LANES;
