@@ -203,9 +203,10 @@ static llm_term fraction(struct llm_terms *t, llm_term digit)
     return maybe(t, llm_term_join(t, llm_term_byte(t, '.'), llm_term_repeat(t, digit, 1, LLM_NUMBER_FRACTION)));
 }
 
-llm_term llm_number_integer(struct llm_terms *t, bool point)
+llm_term llm_number_integer(struct llm_terms *t, uint32_t zeros)
 {
-    return llm_term_join(t, integer_part(t), point ? maybe(t, llm_term_text(t, ".0", 2)) : LLM_TERM_EMPTY_TEXT);
+    llm_term after = llm_term_join(t, llm_term_byte(t, '.'), llm_term_repeat(t, llm_term_byte(t, '0'), 1, zeros));
+    return llm_term_join(t, integer_part(t), zeros ? maybe(t, after) : LLM_TERM_EMPTY_TEXT);
 }
 
 llm_term llm_number_tidy(struct llm_terms *t)

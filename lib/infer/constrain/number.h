@@ -13,8 +13,8 @@ void llm_numbers_destroy(struct llm_numbers *n);
 
 /* Every number in decimal notation; with `exponents` also d.ddde±dd. */
 llm_term llm_number_any(struct llm_terms *t, bool exponents);
-/* Integers; with `point` also as 1.0. */
-llm_term llm_number_integer(struct llm_terms *t, bool point);
+/* Integers, with at most so many zeros after a point. */
+llm_term llm_number_integer(struct llm_terms *t, uint32_t zeros);
 /* Numbers that do not end in needless zeros, but for one after the point. */
 llm_term llm_number_tidy(struct llm_terms *t);
 /* Which numbers, compared with a bound, belong to the language. */

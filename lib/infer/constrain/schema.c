@@ -292,7 +292,8 @@ static void make_terms(struct llm_schema *s)
     s->strings = joined(s, quote, llm_term_repeat(s->t, s->chars, 0, LLM_REPEAT_ALWAYS), quote);
     s->any_number = llm_number_any(s->t, true);
     s->plain_number = llm_number_any(s->t, false);
-    s->integer = llm_number_integer(s->t, !s->old_integers);
+    s->integer = llm_number_integer(s->t, s->old_integers ? 0 : 1);
+    s->any_integer = llm_number_integer(s->t, s->old_integers ? 0 : LLM_NUMBER_FRACTION);
     s->tidy_number = llm_number_tidy(s->t);
     /* None, a blank, or a new line with its indentation: bounded, so that no model writes space without end. */
     llm_term line = llm_term_join(s->t, llm_term_byte(s->t, '\n'), llm_term_repeat(s->t, blank, 0, 64));

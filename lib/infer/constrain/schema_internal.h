@@ -100,7 +100,7 @@ struct llm_schema {
     struct { const json_t *value; uint32_t part; } *constants;
     size_t n_constants, constants_room;
     llm_term chars, strings; /* one character in a JSON string; every JSON string */
-    llm_term any_number, plain_number, tidy_number, integer;
+    llm_term any_number, plain_number, tidy_number, integer, any_integer /* however it is written */;
     bool (*possible)(struct llm_schema *s, struct llm_atom *a); /* llm_atom_possible, which the keywords' files must not call */
     int depth, finding;      /* how deep schemas, and questions whether one is possible, are nested now */
     /* schema.c */

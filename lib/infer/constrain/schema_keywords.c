@@ -147,7 +147,7 @@ static int kw_type(struct llm_form *f, struct llm_atoms *a, uint32_t part, const
     }
     if (!is && integer && f->type == LLM_J_NUMBER) {
         if (llm_atoms_demand_text(f, a, f->s->plain_number, false) < 0) return -1;
-        return llm_atoms_demand_text(f, a, f->s->integer, negated);
+        return llm_atoms_demand_text(f, a, negated ? f->s->any_integer : f->s->integer, negated);
     }
     if (is == negated) llm_atoms_clear(a);
     return 0;
