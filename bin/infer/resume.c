@@ -21,7 +21,7 @@ struct resume {
     char options[17];        /* key of the options */
     struct answer *table;    /* [room] open addressing by id; room is a power of two */
     size_t n, room;
-    int64_t answers, retried;
+    int64_t answers, dropped;
 };
 
 void resume_destroy(struct resume *r)
@@ -98,27 +98,29 @@ static int bad_line(const char *path, int64_t number, struct llm_err *e)
     return llm_fail(e, EX_DATAERR, "%s: line %" PRId64 ": expected an answer with \"id\" and \"key\", as --resume writes them", path, number);
 }
 
-/* Notes one line of the file. *drop: it is an error whose line of input is tried again. */
+/* Notes one line of the file. *drop: it is an error whose line of input is tried again, or a sample behind one that is missing: all from the
+ * first missing one on are made again, so that how many are there says which. */
 static int note(struct resume *r, const struct session *s, const char *text, size_t n, int64_t number, bool *drop, struct llm_err *e)
 {
     const char *path = s->a->common.output, *key = NULL;
     struct llm_buf id = {0};
-    int64_t wanted = 1, attempts = 1;
+    int64_t wanted = 1, attempts = 1, sample = 0;
     json_t *o = llm_json_parse(text, n, e);
     if (!o) return bad_line(path, number, e);
     const json_t *error = json_object_get(o, "error");
     bool failed = error && !json_is_null(error);
     int status = llm_json_str(o, "key", &key, e) < 0 || !key || strlen(key) != 16 || !json_object_get(o, "id") ? bad_line(path, number, e) : 0;
-    if (status == 0 && (llm_json_int(o, "samples", 1, INT64_MAX, &wanted, e) < 0 || llm_json_int(o, "attempts", 1, INT64_MAX, &attempts, e) < 0)) {
+    if (status == 0 && (llm_json_int(o, "samples", 1, INT64_MAX, &wanted, e) < 0 || llm_json_int(o, "attempts", 1, INT64_MAX, &attempts, e) < 0
+                        || (wanted > 1 && llm_json_int(o, "sample", 0, wanted - 1, &sample, e) < 0))) {
         status = bad_line(path, number, e);
     }
     if (status == 0) status = id_of(o, &id, e) < 0 || grow(r, e) < 0 ? -1 : 0;
     if (status == 0) {
         struct answer *a = slot(r, llm_xxh64(id.p, id.n, 0), parse_key(key));
-        *drop = failed && attempts <= s->a->retries;
+        *drop = (failed && attempts <= s->a->retries) || sample != a->lines % wanted;
         r->n += !a->used;
         r->answers += !*drop;
-        r->retried += *drop;
+        r->dropped += *drop;
         *a = (struct answer){llm_xxh64(id.p, id.n, 0), parse_key(key), a->lines + !*drop, wanted, failed ? attempts : a->attempts, true,
                              a->failed || (failed && !*drop)};
     }
@@ -160,8 +162,8 @@ static int begin(struct resume **r, const struct session *s, struct llm_err *e)
     return *r && grow(*r, e) == 0 ? take_options(*r, s, e) : -1;
 }
 
-/* Writes the file again without the errors whose lines are tried again. 0 or -1. */
-static int drop_errors(struct resume *r, const struct session *s, const struct llm_map *m, struct llm_err *e)
+/* Writes the file again without the lines that note drops. 0 or -1. */
+static int drop_lines(struct resume *r, const struct session *s, const struct llm_map *m, struct llm_err *e)
 {
     uint64_t whole;
     struct llm_output *kept = llm_output_open(s->a->common.output, false, e);
@@ -184,8 +186,8 @@ struct llm_output *resume_open(const struct session *s, struct resume **r, struc
     struct llm_output *o = llm_output_append(path, &before, e);
     if (!o) return NULL;
     int status = read_answers(*r, s, &before, &whole, NULL, e);
-    bool rewrite = status == 0 && (*r)->retried > 0;
-    if (rewrite) status = drop_errors(*r, s, &before, e);
+    bool rewrite = status == 0 && (*r)->dropped > 0;
+    if (rewrite) status = drop_lines(*r, s, &before, e);
     llm_map_close(&before);
     if (rewrite && status == 0) { /* the file has another inode now */
         llm_output_abandon(o);

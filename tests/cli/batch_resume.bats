@@ -84,6 +84,18 @@ batch() {
     cmp out.jsonl want.jsonl
 }
 
+@test "--resume: where a sample is missing, it is made again, and no other twice" {
+    printf '{"id": "a", "prompt": "Once", "samples": 3}\n{"id": "b", "prompt": "Once"}\n{"id": "a", "prompt": "Once", "samples": 3}\n' > in.jsonl
+    batch --resume -o want.jsonl in.jsonl
+    sed 2d want.jsonl > got.jsonl
+    batch --resume -o got.jsonl in.jsonl
+    cmp <(sort got.jsonl) <(sort want.jsonl)
+    # what failed and is tried again leaves a gap, too
+    jq -c 'if .sample == 1 then del(.text) + {error: "no memory"} else . end' want.jsonl > got.jsonl
+    batch --resume --retries 1 -o got.jsonl in.jsonl
+    cmp <(jq -c . got.jsonl | sort) <(jq -c . want.jsonl | sort)
+}
+
 @test "--resume: what is no file of answers is refused and stays as it is" {
     prompts 2 > in.jsonl
     printf 'my notes' > notes
