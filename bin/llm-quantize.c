@@ -303,8 +303,8 @@ static int measure(const struct args *a, struct llm_model *m, const char *in, st
     if (status == 0 && (status = llm_kl_base_init(&b, base, text.ids, n, 0, e)) < 0) llm_in(e, "%s", a->measure);
     if (status == 0) status = llm_kl_measure(&b, m, &kl, NULL, e);
     if (status == 0) {
-        llm_note("%s: KL %.6f ± %.6f nats a token (95%%) over %" PRId64 " tokens; same most probable token: %.2f%%", a->measure, kl.mean,
-                 1.96 * kl.error, kl.tokens, 100 * kl.same_top);
+        llm_note("%s: KL %.6f%s nats a token%s over %" PRId64 " tokens; same most probable token: %.2f%%", a->measure, kl.mean,
+                 llm_kl_interval(kl.error).text, isnan(kl.error) ? "" : " (95%)", kl.tokens, 100 * kl.same_top);
     }
     llm_kl_base_release(&b);
     llm_model_destroy(base);
@@ -350,8 +350,9 @@ static int choose_types(struct llm_model *m, const struct args *a, const char *i
                         struct llm_budget *budget, struct llm_err *e)
 {
     const int64_t cached = !a->cache_budget ? 0 : a->context ? a->context : llm_config_default_context(&m->config);
-    const struct budget_request r = {in, a->calibrate, {quantize_budget_bytes(a->budget, m), cached}, tokens, a->calibrate_tokens,
-                                     a->budget_tokens ? a->budget_tokens : 2048, a->calibrate_context};
+    const struct llm_budget_room room = {quantize_budget_bytes(a->budget, m), cached, a->to == LLM_FORMAT_GGUF};
+    const struct budget_request r = {in, a->calibrate, room, tokens, a->calibrate_tokens, a->budget_tokens ? a->budget_tokens : 2048,
+                                     a->calibrate_context};
     int status = quantize_budget(&r, m, with, budget, &with->type, e);
     with->chosen = budget->types;
     return status;

@@ -15,8 +15,8 @@ static int tell(const struct llm_kl *a, const struct llm_kl *b, const double *wi
     for (int64_t i = 0; i < n; i++) paired[i] = windows[n + i] - windows[i];
     const struct llm_kl_mean mean = llm_kl_mean_of(paired, n);
     *difference = b->mean - a->mean;
-    llm_note("refine: KL %.6f -> %.6f nats a token on %" PRId64 " tokens held out; difference %.6f ± %.6f (95%%): %s is written", a->mean, b->mean,
-             a->tokens, *difference, 1.96 * mean.error, *difference < 0 ? "the refined model" : "the model before");
+    llm_note("refine: KL %.6f -> %.6f nats a token on %" PRId64 " tokens held out; difference %.6f%s%s: the %s is written", a->mean, b->mean,
+             a->tokens, *difference, llm_kl_interval(mean.error).text, n > 1 ? " (95%)" : "", *difference < 0 ? "refined model" : "model before");
     free(paired);
     return 0;
 }

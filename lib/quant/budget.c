@@ -38,6 +38,7 @@ void llm_budget_release(struct llm_budget *b)
 struct candidate {
     struct llm_param *p;
     enum llm_dtype types[LLM_KNAPSACK_CHOICES];
+    size_t item;                   /* whose type is chosen: its own, or that of several matrices which have one type */
     int n, probed, was_probed;     /* the type that is measured; the one measured before, -1: none */
     double error[LLM_KNAPSACK_CHOICES]; /* predicted harm by the curvature, else the weighted squared error */
     double scale, measured;        /* harm = scale · error; the last measurement */
@@ -55,8 +56,9 @@ struct search {
     const struct llm_quant_plan *plan;
     struct llm_kl_base *probe;
     struct candidate *v;
-    size_t n;
+    size_t n, n_items;
     int64_t tokens;                /* of the cache; 0: it is no part of the budget */
+    bool stacked;                  /* llm_budget_room */
     struct cached *cached;
     size_t n_cached;
 };
@@ -249,6 +251,16 @@ static int report_cache(const struct search *s, struct llm_budget *out, struct l
 
 /* ---- the choice ---- */
 
+/* The item of a parameter that becomes a candidate. */
+static size_t item_of(struct search *s, const struct llm_param *p)
+{
+    for (size_t i = 0; s->stacked && i < s->n; i++) {
+        const struct llm_param_spec *a = s->v[i].p->spec, *b = p->spec;
+        if (a->expert >= 0 && b->expert >= 0 && a->stem == b->stem && a->stack == b->stack && a->layer == b->layer) return s->v[i].item;
+    }
+    return s->n_items++;
+}
+
 /* Fills s->v. `fixed`: bytes of the other parameters. */
 static int find_candidates(struct search *s, uint64_t *fixed, struct llm_err *e)
 {
@@ -269,6 +281,7 @@ static int find_candidates(struct search *s, uint64_t *fixed, struct llm_err *e)
             *fixed += llm_dtype_bytes(to, (uint64_t)llm_param_count(p));
             continue;
         }
+        c.item = item_of(s, p);
         s->v[s->n++] = c;
     }
     return 0;
@@ -277,29 +290,29 @@ static int find_candidates(struct search *s, uint64_t *fixed, struct llm_err *e)
 /* The best types that fit in `room` bytes: of matrices to choice[n], of keys and values to s->cached. 1: nothing fits. */
 static int choose(const struct search *s, uint64_t room, int *choice, struct llm_err *e)
 {
-    const size_t n = s->n + s->n_cached;
+    const size_t n = s->n_items + s->n_cached;
     struct llm_knapsack_item *items = llm_calloc(n + 1, sizeof *items, "budget", e);
     int *all = items ? llm_calloc(n + 1, sizeof *all, "budget", e) : NULL;
     int status = all ? 0 : -1;
     for (size_t i = 0; i < s->n && status == 0; i++) {
         const struct candidate *c = &s->v[i];
-        items[i].n = c->n;
+        items[c->item].n = c->n;
         for (int t = 0; t < c->n; t++) {
-            items[i].size[t] = llm_dtype_bytes(c->types[t], (uint64_t)llm_param_count(c->p));
-            items[i].harm[t] = c->scale * c->error[t];
+            items[c->item].size[t] += llm_dtype_bytes(c->types[t], (uint64_t)llm_param_count(c->p));
+            items[c->item].harm[t] += c->scale * c->error[t];
         }
     }
     for (size_t i = 0; i < s->n_cached && status == 0; i++) {
         const struct cached *c = &s->cached[i];
-        items[s->n + i].n = c->n;
+        items[s->n_items + i].n = c->n;
         for (int t = 0; t < c->n; t++) {
-            items[s->n + i].size[t] = llm_dtype_bytes(c->types[t], (uint64_t)(s->tokens * c->width));
-            items[s->n + i].harm[t] = c->harm[t];
+            items[s->n_items + i].size[t] = llm_dtype_bytes(c->types[t], (uint64_t)(s->tokens * c->width));
+            items[s->n_items + i].harm[t] = c->harm[t];
         }
     }
     if (status == 0) status = llm_knapsack(items, n, room, all, e);
-    for (size_t i = 0; i < s->n && status == 0; i++) choice[i] = all[i];
-    for (size_t i = 0; i < s->n_cached && status == 0; i++) s->cached[i].chosen = all[s->n + i];
+    for (size_t i = 0; i < s->n && status == 0; i++) choice[i] = all[s->v[i].item];
+    for (size_t i = 0; i < s->n_cached && status == 0; i++) s->cached[i].chosen = all[s->n_items + i];
     free(items);
     free(all);
     return status;
@@ -345,7 +358,7 @@ static int search(struct search *s, uint64_t bytes, int *choice, struct llm_err 
 int llm_budget_choose(struct llm_model *m, const struct llm_quant_plan *plan, const struct llm_budget_room *room, struct llm_kl_base *probe,
                       struct llm_budget *out, struct llm_err *e)
 {
-    struct search s = {.m = m, .plan = plan, .probe = probe, .tokens = room->tokens};
+    struct search s = {.m = m, .plan = plan, .probe = probe, .tokens = room->tokens, .stacked = room->stacked};
     out->v = llm_calloc(m->n_params + 1, sizeof *out->v, "budget", e);
     out->types = out->v ? llm_calloc(m->n_params + 1, sizeof *out->types, "budget", e) : NULL;
     int *choice = out->types ? llm_calloc(m->n_params + 1, sizeof *choice, "budget", e) : NULL;

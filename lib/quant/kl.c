@@ -1,6 +1,7 @@
 #include "quant/kl.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
@@ -137,6 +138,13 @@ struct llm_kl_mean llm_kl_mean_of(const double *v, int64_t n)
     const double mean = sum / (double)n;
     for (int64_t i = 0; i < n; i++) squares += (v[i] - mean) * (v[i] - mean);
     return (struct llm_kl_mean){mean, n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : (double)NAN};
+}
+
+struct llm_kl_interval llm_kl_interval(double error)
+{
+    struct llm_kl_interval half = {.text = ""};
+    if (!isnan(error)) snprintf(half.text, sizeof half.text, " ± %.6f", 1.96 * error);
+    return half;
 }
 
 int llm_kl_measure(struct llm_kl_base *b, struct llm_model *m, struct llm_kl *out, double *windows, struct llm_err *e)

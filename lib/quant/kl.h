@@ -42,5 +42,7 @@ void llm_kl_of_row(const float *p, const float *q, int64_t n, int32_t target, st
 /* The mean of n values and its standard error (NaN for n < 2). */
 struct llm_kl_mean { double mean, error; };
 struct llm_kl_mean llm_kl_mean_of(const double *v, int64_t n);
+/* " ± " and half of the interval of 95%; nothing without a standard error. */
+struct llm_kl_interval { char text[40]; } llm_kl_interval(double error);
 
 #endif

@@ -46,6 +46,19 @@ kl() { # the divergence in a message of --measure or --budget
     [[ $(awk -F'\t' '/lm_head/ {print $4, $16}' r.tsv) == 'q8_0 -' ]]
 }
 
+@test "--budget: in GGUF the experts of a layer have one type; one window has no interval" {
+    printf '{"model_type": "mixtral", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "num_key_value_heads": 1, "num_local_experts": 3, "num_experts_per_tok": 2}' > moe.json
+    local bits data=$BATS_FILE_TMPDIR/data.tok tok=$BATS_FILE_TMPDIR/tok.json
+    llm-train -q -c moe.json -T "$tok" -l 64 -b 4 --steps 20 --lr 1e-2 -o moe.llm "$data"
+    for bits in 4.9 5.8 7; do
+        llm-quantize -t q4_0 --budget ${bits}bpw --budget-tokens 128 --calibrate "$TEXT" --calibrate-tokens 320 --report r.tsv \
+            moe.llm moe.gguf 2> err
+        grep -Eq 'KL [0-9.]+ predicted, [0-9.]+ measured on 64 tokens held out$' err
+        [[ $(grep -c 'experts.*w1' r.tsv) == 3 && $(grep 'experts.*w1' r.tsv | cut -f4 | sort -u | wc -l) == 1 ]]
+    done
+}
+
 @test "--cache-budget: keys and values take their part of the bytes, less of it the longer the context; the types run and are measured" {
     local n types width
     declare -A bits
