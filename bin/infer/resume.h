@@ -9,7 +9,8 @@
 
 struct resume;
 /* Opens the file of -o to append, reads its answers, and cuts a last line that is torn. With --retries errors leave the file if their lines may be
- * tried again; samples behind one that is missing leave it, too. NULL: see `e`. *r is to be destroyed, also after a failure. The output is the caller's. */
+ * tried again; samples behind one that is missing leave it, too. NULL: see `e`. *r is to be destroyed, also after a failure. The output is the
+ * caller's. */
 struct llm_output *resume_open(const struct session *s, struct resume **r, struct llm_err *e) LLM_MUST_CHECK;
 void resume_destroy(struct resume *r);
 /* The key of a line of input: its JSON, or its bytes if it is none. 0 or -1. */
