@@ -180,6 +180,8 @@ static const struct llm_opt options[] = {
      LLM_OUTPUT, offsetof(struct args, ema_output),
      0, 0, NULL},
     {0, "log", "FILE", "write one line of JSON per step to FILE", LLM_OUTPUT, offsetof(struct args, log), 0, 0, NULL},
+    {0, "hash-every", "N", "steps from one hash of the weights in the --log to the next; the last one and those that are saved have one, too [1]",
+     LLM_INT, offsetof(struct args, hash_every), 1, 1e12, NULL},
     {0, "profile", NULL, "print at the end, on standard error, where the time was spent", LLM_FLAG, offsetof(struct args, profile), 0, 0, NULL},
     {0, NULL, NULL, "Many machines:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "shard", "LAYOUT",
@@ -225,7 +227,7 @@ static struct llm_cli cli = {
         "llm-train --objective ngram --order 5 -T tok.json --val .1 -o ngrams.llm corpus.tok\n",
     .usual = "config|set|init|resume|tokenizer|val|stream|objective|steps|batch|context|lr|warmup|schedule|optimizer|precision|save-every|eval-every|"
              "log|plan",
-    .neutral = "checkpoint-every|parallel|reward-jobs|memory|ngram-bar|save-every|shard|snapshot|snapshot-every|rank-timeout|"
+    .neutral = "checkpoint-every|parallel|reward-jobs|memory|ngram-bar|save-every|hash-every|shard|snapshot|snapshot-every|rank-timeout|"
                "profile|sweep|sweep-format|key",
     .operands = LLM_OPERANDS_INPUT, .replaces = "resume",
     .common = LLM_COMMON_ALL | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
@@ -244,6 +246,7 @@ static void defaults(struct args *a)
     a->common.seed = a->o.seed;
     a->rank_timeout = 1800;
     a->snapshot_every = 10;
+    a->hash_every = 1;
 }
 
 static int run_ngram(struct args *a, const char *const *data, size_t n_data)

@@ -50,26 +50,29 @@ two_stop() {
     [[ $stderr =~ ^"llm-train: rank 1 ("[^\)]*"): none.tok: No such file or directory"$ ]] || fail "$stderr"
 }
 
-# same_in "RANKS LAYOUT..." COMMAND...: each layout on so many ranks has the hashes and losses of each step, and the checkpoint, of one process.
+# as_alone RANKS LAYOUT COMMAND...: the layout has the hashes and losses of each step, and the checkpoint, of alone.log and alone.llm. Every other call
+# hashes every other step alone: a hash waits for all weights, which otherwise may be on their way while the next step has begun.
+as_alone() {
+    hash_every=$((3 - ${hash_every-1}))
+    ranks "$1" "${@:3}" -o ranks.llm --log ranks.log --shard "$2" --hash-every "$hash_every"
+    cmp alone.llm ranks.llm
+    diff <(jq -c --slurpfile ranks ranks.log '[.step, .loss, .val_loss, .grad_norm, if $ranks[.step - 1].hash then .hash else null end]' alone.log) \
+        <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' ranks.log)
+    jq -es "all(.hash or .step % $hash_every > 0)" ranks.log > /dev/null
+}
+
+# same_in "RANKS LAYOUT..." COMMAND...: as_alone for each layout on so many ranks.
 same_in() {
     local layout
     "${@:2}" -o alone.llm --log alone.log
-    for layout in ${1#* }; do
-        ranks "${1%% *}" "${@:2}" -o ranks.llm --log ranks.log --shard "$layout"
-        cmp alone.llm ranks.llm
-        diff <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' alone.log) <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' ranks.log)
-    done
+    for layout in ${1#* }; do as_alone "${1%% *}" "$layout" "${@:2}"; done
 }
 
-# same_for "RANKS..." "ZEROS..." COMMAND...: hashes and losses of each step, and the checkpoint, are those of one process.
+# same_for "RANKS..." "ZEROS..." COMMAND...: as_alone for each number of ranks and each value of zero.
 same_for() {
     local r z
     "${@:3}" -o alone.llm --log alone.log
     for r in $1; do
-        for z in $2; do
-            ranks "$r" "${@:3}" -o ranks.llm --log ranks.log --shard "dp=$r,zero=$z"
-            cmp alone.llm ranks.llm
-            diff <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' alone.log) <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' ranks.log)
-        done
+        for z in $2; do as_alone "$r" "dp=$r,zero=$z" "${@:3}"; done
     done
 }

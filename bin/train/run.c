@@ -362,7 +362,7 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     if (a->snapshot && llm_snapshots_begin(&r->snapshots, t, a->snapshot, a->snapshot_every, a->common.output, e) < 0) return -1;
     if (llm_trainer_agree(t, llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e), e) < 0) return -1;
     struct llm_loop loop = {.t = t, .metrics = &metrics, .output = a->common.output, .best = a->best,
-                            .ema_output = a->ema_output, .save_every = a->save_every, .logs = a->log != NULL,
+                            .ema_output = a->ema_output, .save_every = a->save_every, .logs = a->log != NULL, .hash_every = a->hash_every,
                             .snapshots = a->snapshot ? &r->snapshots : NULL,
                             .output_as = llm_run_format(a->common.output, a->to) == LLM_FORMAT_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_RUN,
                             .best_as = alone(a->best), .ema_as = alone(a->ema_output)};

@@ -35,7 +35,7 @@ struct args {
     const char *shard;          /* --shard; NULL */
     double rank_timeout;        /* seconds; 0: never */
     const char *snapshot;       /* --snapshot; NULL */
-    int64_t snapshot_every;
+    int64_t snapshot_every, hash_every;
     int to;                     /* enum llm_model_format: what -o is written as; -1: by its name */
 };
 /* Tables of the command line: words.c. */

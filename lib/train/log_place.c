@@ -49,9 +49,9 @@ static int take_line(struct reading *r, json_t *v, int64_t step, uint64_t hash, 
     place->end = r->end;
     if (at < step) return 0;
     snprintf(wanted, sizeof wanted, "%016" PRIx64, hash);
-    if (!said || strcmp(said, wanted) != 0) {
+    if (said && strcmp(said, wanted) != 0) {
         return llm_fail(e, EX_DATAERR, "%s: line %" PRId64 ": step %" PRId64 ": expected the hash %s of the run that is resumed, found %s",
-                        r->path, r->number, step, wanted, said ? said : "none");
+                        r->path, r->number, step, wanted, said);
     }
     json_decref(place->late);
     bool evaluated = json_object_get(v, "val_loss") != NULL;

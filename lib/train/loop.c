@@ -19,7 +19,7 @@ static int save_average(struct llm_loop *l, struct llm_err *e)
 
 int llm_loop_save(struct llm_loop *l, struct llm_err *e)
 {
-    if (!l->output) return save_average(l, e);
+    if (!l->output) return llm_share_settle(&l->t->share, e) < 0 ? -1 : save_average(l, e);
     double started = llm_now();
     LLM_PROFILE("save", 0);
     if (llm_trainer_save(l->t, l->output, l->output_as, e) < 0 || save_average(l, e) < 0) return -1;
@@ -69,6 +69,7 @@ static int guarded_step(struct llm_trainer *t, struct llm_step_report *r, struct
 static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double *loss, double *bits, struct llm_err *e)
 {
     struct llm_trainer *t = l->t;
+    if (llm_share_settle(&t->share, e) < 0) return -1;
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
     int got = llm_fault_guard(take_eval, &(struct evaluation){t, loss, bits}, e);
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
@@ -94,6 +95,12 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
     return got;
 }
 
+/* Whether the step's line of the log has the hash of the weights: also if the run can be resumed there. */
+static bool hash_due(const struct llm_loop *l, int64_t step)
+{
+    return l->logs && (step % l->hash_every == 0 || step == l->t->o.steps || (l->save_every > 0 && step % l->save_every == 0));
+}
+
 static bool eval_due(const struct llm_trainer *t)
 {
     bool due = t->ended || t->step == t->o.steps || (t->o.eval_every > 0 && t->step % t->o.eval_every == 0);
@@ -105,12 +112,13 @@ int llm_loop_step(struct llm_loop *l, struct llm_step_report *r, struct llm_err 
     struct llm_trainer *t = l->t;
     double val = NAN, bits = NAN;
     struct llm_step_report now;
+    t->hashes_step = hash_due(l, t->step + 1);
     int got = guarded_step(t, &now, e);
     if (got) return got;
     *r = now;
     if (eval_due(t) && (got = evaluate(l, r, &val, &bits, e)) < 0) return got;
     struct llm_err problem;
-    if (l->logs && llm_trainer_update_hash(t, e) < 0) return -1;
+    if (t->hashes_step && llm_trainer_update_hash(t, e) < 0) return -1;
     if (llm_trainer_agree(t, llm_metrics_step(l->metrics, t, r, val, bits, &problem), &problem) < 0) {
         bool lost = llm_comm_broken(t->comm); /* what the ranks have in parts cannot be saved then */
         if (lost || llm_loop_save(l, e) == 0) *e = problem;
@@ -125,6 +133,8 @@ static int late_eval(struct llm_loop *l, const struct llm_step_report *r, struct
     double val, bits;
     const struct llm_step_report alone = llm_step_report_none(l->t->step);
     int got = evaluate(l, r, &val, &bits, e);
+    l->t->hashes_step = l->logs;
+    if (got == 0 && l->logs) got = llm_trainer_update_hash(l->t, e);
     return got ? got : llm_trainer_agree(l->t, llm_metrics_step(l->metrics, l->t, &alone, val, bits, e), e);
 }
 

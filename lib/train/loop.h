@@ -15,6 +15,7 @@ struct llm_loop {
     int64_t save_every;     /* 0: at the end only */
     struct llm_snapshots *snapshots; /* borrowed; NULL: none are taken */
     bool logs;              /* a log is written, if by another rank */
+    int64_t hash_every;     /* steps from one hash in it to the next */
 };
 /* Until t->o.steps are done, or a signal is caught: then the unfinished step is dropped, the state saved, and 0 returned (llm_signal_caught tells).
  * If the data shrinks (base/fault.h), the state is saved in the same way, and the failure returned.

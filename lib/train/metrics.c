@@ -153,7 +153,8 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
         || numbers(m, late, after, COUNT(after), e) < 0 || beside(m, e) < 0) {
         return -1;
     }
-    if (llm_buf_printf(&m->line, e, ", \"hash\": \"%016llx\"}\n", (unsigned long long)llm_trainer_hash(t)) < 0) return -1;
+    if (t->hashes_step && llm_buf_printf(&m->line, e, ", \"hash\": \"%016llx\"", (unsigned long long)llm_trainer_hash(t)) < 0) return -1;
+    if (llm_buf_put(&m->line, "}\n", 2, e) < 0) return -1;
     if (completes && lseek(m->fd, m->late_at, SEEK_SET) < 0) return llm_fail_errno(e, EX_IOERR, "%s", m->name);
     json_decref(m->late);
     m->late = NULL;

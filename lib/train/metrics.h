@@ -16,12 +16,12 @@ struct llm_metrics {
     int64_t late_at;        /* where the line of the step begins whose evaluation is due, in a log that is continued; -1: none */
     json_t *late;           /* that line; NULL */
 };
-/* `path` NULL: none; "-": stdout. `resumed`: a regular file is continued where the trainer's step is: the line there must have the trainer's
- * hash, and what follows it is cut off. Fails (65) if the file is of another run; it is then unchanged. Measures the peak (some tens of
+/* `path` NULL: none; "-": stdout. `resumed`: a regular file is continued where the trainer's step is: the line there must have the trainer's hash, if
+ * it has one, and what follows it is cut off. Fails (65) if the file is of another run; it is then unchanged. Measures the peak (some tens of
  * milliseconds). */
 int llm_metrics_open(struct llm_metrics *m, const char *path, bool resumed, const struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
-/* val_loss NaN: none at this step. Visible at once. A line that has an evaluation alone completes the line of its step in a log that is
- * continued, if that has none. */
+/* val_loss NaN: none at this step. With the trainer's hash if t->hashes_step. Visible at once. A line that has an evaluation alone completes the line
+ * of its step in a log that is continued, if that has none. */
 int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const struct llm_step_report *r, double val_loss, double val_bits_per_byte,
                      struct llm_err *e) LLM_MUST_CHECK;
 int llm_metrics_close(struct llm_metrics *m, struct llm_err *e) LLM_MUST_CHECK;

@@ -133,7 +133,7 @@ static int sum_distances(struct llm_outer *o, struct llm_err *e)
         }
         if (llm_share_end(s, k, -1, e) < 0) return -1;
     }
-    return llm_share_finish(s, e) < 0 ? -1 : llm_share_gather(s, LLM_SHARE_GRADIENTS, e);
+    return llm_share_finish(s, e) < 0 ? -1 : llm_share_gather(s, e);
 }
 
 int llm_outer_step(struct llm_outer *o, struct llm_err *e)

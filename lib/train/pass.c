@@ -141,6 +141,7 @@ int llm_pass_forward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_
                      const struct llm_rows *rows, struct llm_rows *own, struct llm_err *e)
 {
     c->step = (uint64_t)t->step;
+    if (llm_share_begin_forward(&t->share, e) < 0) return -1;
     if (p->idle) return forward_idle(t, c, rows, own, e);
     c->first_row = p->first;
     c->z_loss = t->main_loss_alone ? 0 : t->o.z_loss;

@@ -344,8 +344,9 @@ static double sent_by_rows(const struct llm_config *c, const struct llm_train_op
     return 4 * of_all * layers / (double)c->num_hidden_layers * (o->checkpoint_every > 0 ? 3 : 2);
 }
 
-/* p->work and p->messages, from the FLOPs of a step. */
-static int add_work(struct llm_plan *p, const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, struct llm_err *e)
+/* p->work, p->forward and p->messages, from the FLOPs of a step, which passes forward take `forward` of. */
+static int add_work(struct llm_plan *p, const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, double forward,
+                    struct llm_err *e)
 {
     const int64_t dp = l->dp > 0 ? l->dp : llm_layout_experts(l), parts = llm_train_options_parts(o), n = llm_layout_stages(l);
     const int64_t most = llm_shard_rows(dp, parts), rows = llm_shard_rows(parts, o->batch * o->accumulate); /* of a part */
@@ -360,6 +361,7 @@ static int add_work(struct llm_plan *p, const struct llm_config *c, const struct
     const int64_t vp = llm_layout_chunks(l);
     if (n > 1 && (llm_stages_cut(c, context, n, vp, first, e) < 0 || llm_stages_most(c, context, n, vp, first, &stage, e) < 0)) return -1;
     p->work = p->flops_per_step * (double)most / (double)parts / (members * cp) * stage * (passes + (double)(n - 1) / (double)vp) / passes;
+    p->forward = p->work * forward / (passes + (double)(n - 1) / (double)vp);
     p->messages = others * groups * (l->zero < 2 ? 2 : l->zero == 2 ? (double)most + 1 : 3 * (double)most + 1);
     if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
     const double passed = n > 2 || vp > 1 ? 4 * (double)vp : n > 1 ? 2 : 0; /* messages between chunks */
@@ -424,6 +426,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         const double stored = 4 * all + p->moments, saving = (k == 0 ? 4 * elsewhere : 0) + llm_frames_memory(stored, t.frames);
         s.other += saving > s.activations ? saving - s.activations : 0;
         s.nodes = dp * cp > 1 ? (double)shared.nodes : 0;
+        s.ahead = shared.ahead;
         s.sent = shared.sent + 4 * own * sends + 4 * copy * (double)shards * parts;
         if (cp > 1) s.sent += sent_by_rows(c, o, l, own / (double)c->hidden_size, layers);
         if (members > 1) s.sent += sent_by_member(c, o, members, own / (double)c->hidden_size, layers, k == 0, last);
@@ -508,6 +511,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         p->ranks = (double)(ranks * cp);
         p->nodes = (double)shared.nodes;
         p->sent = shared.sent;
+        p->ahead = shared.ahead;
         stored_moments = p->moments;
         if (l->zero == 3) collected = 4 * trained.in_layers; /* by the first rank, while it saves */
         if (l->zero > 0) p->moments /= p->ranks;
@@ -535,7 +539,8 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         p->sent /= (double)o->inner_steps;
     }
     p->flops_per_step = p->tokens_per_step * (4 * llm_model_active_params(c) + 2 * whole.active + 3 * attention);
-    if (add_work(p, c, o, l, e) < 0) return -1;
+    const double forward = p->tokens_per_step * (2 * llm_model_active_params(c) + attention) / p->flops_per_step;
+    if (add_work(p, c, o, l, forward, e) < 0) return -1;
     double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
     const double passes = (double)o->accumulate / (double)(o->accumulate < PASSES ? o->accumulate : PASSES);
     if (cut) {

@@ -69,8 +69,8 @@ void llm_share_release(struct llm_share *s)
 
 /* ---- between steps ---- */
 
-/* Every rank sends its runs of a unit to all others that keep it, from where it has them to where they have them. */
-static int gather_unit(struct llm_share *s, struct llm_share_unit *u, enum llm_share_what what, struct llm_err *e)
+/* Every rank sends its runs of a unit's gradients to all others that keep it. */
+static int gather_unit(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e)
 {
     const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
     u->n_transfers = 0;
@@ -78,8 +78,7 @@ static int gather_unit(struct llm_share *s, struct llm_share_unit *u, enum llm_s
         const int q = (s->rank + d) % s->n;
         struct llm_share_run r;
         for (size_t c = u->first; llm_share_next_run(s, u, q, &c, &r);) {
-            const struct llm_param *p = s->t[r.param].p;
-            float *x = (what == LLM_SHARE_MASTERS ? p->master : p->grad) + r.from;
+            float *x = s->t[r.param].p->grad + r.from;
             for (int to = 0; q == s->rank && to < s->n; to++) {
                 if (to != q && llm_share_keeps(s, u, to) && llm_share_post(s->comm, &list, to, x, r.n, false, e) < 0) return -1;
             }
@@ -89,13 +88,13 @@ static int gather_unit(struct llm_share *s, struct llm_share_unit *u, enum llm_s
     return llm_comm_wait(s->comm, u->transfers, u->n_transfers, e);
 }
 
-int llm_share_gather(struct llm_share *s, enum llm_share_what what, struct llm_err *e)
+int llm_share_gather(struct llm_share *s, struct llm_err *e)
 {
-    if (!s->comm || (what == LLM_SHARE_GRADIENTS && s->int8)) return 0;
+    if (!s->comm || s->int8) return 0;
     LLM_PROFILE("ranks: gathering", 0);
     for (size_t i = 0; i < s->n_units; i++) {
-        const bool parts = s->units[i].group < s->n_groups && s->zero >= (what == LLM_SHARE_MASTERS ? 3 : 2); /* no rank has room for all */
-        if (!parts && gather_unit(s, &s->units[i], what, e) < 0) return -1;
+        const bool parts = s->units[i].group < s->n_groups && s->zero >= 2; /* no rank has room for all */
+        if (!parts && gather_unit(s, &s->units[i], e) < 0) return -1;
     }
     return 0;
 }

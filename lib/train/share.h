@@ -9,9 +9,11 @@
  *
  * What each rank keeps whole depends on `zero`:
  * 0: everything. Every rank gets the whole gradient and updates all parameters.
- * 1: weights and gradients. A rank has moments of its own cells alone and updates these; then every rank gets the updated parameters.
+ * 1: weights and gradients. A rank has moments of its own cells alone and updates these; then every rank gets the updated parameters, those of a
+ *    layer by the time that the next step's first forward pass enters it, or that anything else reads them (llm_share_settle).
  * 2: weights. Gradients of layers have memory for two groups; a rank keeps the gradient of its own cells.
- * 3: what is in no layer. Weights of layers have memory for two groups, too, and come from their owners, one group ahead.
+ * 3: what is in no layer. Weights of layers have memory for two groups, too. With 1, 2 and 3 they come from their owners one group ahead, with 3 in
+ *    every pass.
  *
  * The gradients of a layer travel while the backward pass goes on (share_exchange.c): with zero 0 and 1 in the last pass of the rank's rows, with
  * zero 2 and 3 after each shard, which therefore must be one pass. Messages make progress between jobs of the thread pool.
@@ -120,9 +122,9 @@ bool llm_share_divides(const struct llm_param_spec *s);
 /* Whether there are enough shards for n_ranks replicas, and what the layout asks of the options. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* What one of n_ranks ranks sends in a step, and takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of
- * them in layers, `largest` in the largest group. */
+ * them in layers, `largest` in the largest group. `ahead`: of `sent`, updated weights that travel under the next step's forward pass. */
 struct llm_share_size { double params, in_layers, largest; };
-struct llm_share_cost { int64_t nodes, buffers; double sent, staging, gradients, weights; };
+struct llm_share_cost { int64_t nodes, buffers; double sent, ahead, staging, gradients, weights; };
 struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o,
                                      const struct llm_share_size *size);
 /* Adds what experts that the replicas of a group divide take, and what a rank sends of them: `size`, of all experts. */
@@ -194,10 +196,12 @@ struct llm_share {
     struct llm_share_slot { float *p; struct llm_share_unit *user; } slots[LLM_SHARE_SLOTS];
     size_t n_slots, next_slot;
     double *squares;                /* [n_cells] */
+    /* Weights that come from their owners: of group g at g, or, of layers with zero 3, at g % 2. group -1: none */
+    struct llm_share_brought { int64_t group; bool arrived; struct llm_transfer *transfers; size_t n, room; } *brought; /* [n_groups + 1] */
+    int64_t posted;                 /* groups of layers whose messages have begun since the last update, with zero 1 and 2 */
     /* zero 2 and 3 */
     float *gradients[2], *weights[2]; /* memory of two groups; NULL: parameters have their own */
     size_t *gradient_offset, *weight_offset; /* [n_params] of a parameter in its group's memory */
-    struct llm_share_brought { int64_t group; bool arrived; struct llm_transfer *transfers; size_t n, room; } brought[2]; /* group -1: none */
     /* the pass at hand */
     struct llm_between between, eval_between; /* of the contexts of training and of evaluation */
     bool overlap;                   /* gradients travel as layers are left */
@@ -235,8 +239,15 @@ bool llm_share_pools_weights(const struct llm_share *s, size_t i);
 int llm_share_place(struct llm_share *s, size_t i, struct llm_err *e) LLM_MUST_CHECK;
 /* Before parameters are freed: those that have shared memory forget it. */
 void llm_share_forget_places(struct llm_share *s);
-/* Owners' weights have changed: groups are brought anew. */
-void llm_share_changed(struct llm_share *s);
+/* Owners' weights have changed: groups are brought anew. The messages of what is in no layer, and with zero 1 and 2 those of the first group, begin.
+ * Until llm_share_settle an owner must not write its weights. 0 or -1. */
+int llm_share_changed(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Waits for the weights that are in no layer, before a forward pass; those of layers are waited for as the pass enters them. 0 or -1. */
+int llm_share_begin_forward(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Begins the messages of all weights, which other ranks may wait for in passes that this rank does not make. 0 or -1. */
+int llm_share_post_weights(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Waits until this rank has all weights that it keeps whole, and the others have its own: collective. Nothing if that is so. 0 or -1. */
+int llm_share_settle(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- a step: each rank calls these in this order, also if its rows have failed ---- */
 /* Before the passes of shard `shard` of the rank's. `last`: gradients of its coming pass are complete. */
@@ -250,7 +261,7 @@ void llm_share_end_members(struct llm_share *s, int64_t pass, int64_t chunk);
 /* The shards of member m of this rank's group. In a process whose group is not there, for estimates: its own. */
 struct llm_shard_run llm_share_member_run(const struct llm_share *s, int m);
 /* After the rank's rows: does what is left of the exchanges, and waits for them. Then the owners have the gradient of the step
- * (llm_trainable_grad), with zero 0 and int8 all ranks llm_param.grad. */
+ * (llm_trainable_grad), with zero 0 and int8 all ranks llm_param.grad, and the weights are settled. */
 int llm_share_finish(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* Around a pass of evaluation, with zero 3: a rank whose pass has failed goes through the rest of it, as the others do. */
 void llm_share_begin_eval(struct llm_share *s);
@@ -258,9 +269,8 @@ int llm_share_end_eval(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* The share of the time of exchanges in which this rank did not wait, since the last call; NaN: there were none. */
 double llm_share_hidden(struct llm_share *s);
 
-/* Every rank gets the owners' elements of all gradients, or of all masters that it keeps whole. */
-enum llm_share_what { LLM_SHARE_GRADIENTS, LLM_SHARE_MASTERS };
-int llm_share_gather(struct llm_share *s, enum llm_share_what what, struct llm_err *e) LLM_MUST_CHECK;
+/* Every rank gets the owners' elements of all gradients that it keeps whole. */
+int llm_share_gather(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* llm_grad_norm of gradients that the owners have: the same bits. */
 int llm_share_norm(struct llm_share *s, double *norm, const struct llm_param **bad, struct llm_err *e) LLM_MUST_CHECK;
 /* Numbers of parameter number `param`, of which `mine` has this rank's elements: rank 0 gets all of them in `all`. */

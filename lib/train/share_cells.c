@@ -356,6 +356,7 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     c.staging = 4 * travelling / ranks * all_nodes;
     c.sent = part * others * (double)(c.nodes + 1);
     if (int8) c.sent = llm_share_int8_sent(n_ranks, l, o, size->params);
+    c.ahead = llm_share_ahead(l, o, size->in_layers - size->largest, n_ranks);
     if (l->zero < 2) return c;
     const double two = 2 * size->largest < size->in_layers ? 2 * size->largest : size->in_layers, rest = size->params - size->in_layers;
     c.nodes = (int64_t)(most * parts);

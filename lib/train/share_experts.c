@@ -114,6 +114,12 @@ void llm_share_clear_apart(struct llm_share *s)
     }
 }
 
+double llm_share_ahead(const struct llm_layout *l, const struct llm_train_options *o, double elements, int64_t n_ranks)
+{
+    const bool whole = (l->zero != 1 && l->zero != 2) || o->ema > 0; /* all ranks have all weights at the end of the step, or never */
+    return whole || elements <= 0 ? 0 : 4 * elements / (double)n_ranks * (double)(n_ranks - 1);
+}
+
 void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_share_size *size,
                            struct llm_share_cost *c)
 {
@@ -124,5 +130,6 @@ void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const s
     c->weights += l->zero < 3 ? 4 * size->params / (double)l->ep : two / (double)l->ep + part;
     c->gradients += l->zero < 2 ? 4 * size->params * (double)(1 + c->buffers) : parts * two + part + (shards > 1 ? terms * part : 0);
     c->sent += part * others * nodes * (double)l->ep;
+    c->ahead += llm_share_ahead(l, o, (size->params - size->largest) / (double)l->ep, replicas / l->ep);
     c->sent += l->zero < 3 ? part * others : 4 * others / (double)replicas * shards * 2 * (size->params - size->largest);
 }

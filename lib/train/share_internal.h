@@ -35,6 +35,10 @@ void llm_share_end_shard(struct llm_share *s, size_t i, int64_t shard);
 /* Gradients that are kept apart become zero, but the first, which llm_params_update clears. */
 void llm_share_clear_apart(struct llm_share *s);
 
+/* Bytes that a rank sends of weights of layers, `elements` without those of the first group, which the next forward pass waits for as it enters
+ * them. */
+double llm_share_ahead(const struct llm_layout *l, const struct llm_train_options *o, double elements, int64_t n_ranks);
+
 /* ---- share_cells.c ---- */
 /* Divides the parameters, which are set. */
 int llm_share_cells_init(struct llm_share *s, const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "train/share_internal.h"
 
 bool llm_share_pools_gradient(const struct llm_share *s, size_t i)
@@ -75,17 +76,17 @@ void llm_share_forget_places(struct llm_share *s)
     }
 }
 
-void llm_share_changed(struct llm_share *s)
-{
-    for (int i = 0; i < 2; i++) s->brought[i].group = -1;
-}
+/* ---- weights that other ranks own ---- */
 
-/* ---- weights that other ranks keep ---- */
+static struct llm_share_brought *brought_of(struct llm_share *s, int64_t group)
+{
+    return &s->brought[s->zero == 3 && group < s->n_groups ? group % 2 : group];
+}
 
 /* Every rank sends what it owns of a group to all others that compute with it. */
 static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
 {
-    struct llm_share_brought *b = &s->brought[group % 2];
+    struct llm_share_brought *b = brought_of(s, group);
     const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
     *b = (struct llm_share_brought){.group = group, .transfers = b->transfers, .room = b->room};
     llm_share_count(s, 1);
@@ -96,9 +97,9 @@ static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
             struct llm_share_run r;
             for (size_t at = x->first; llm_share_next_run(s, x, q, &at, &r);) {
                 const struct llm_trainable *t = &s->t[r.param];
-                float *to = t->p->master + r.from, *from = q == s->rank ? t->own_master + (r.from - t->own_from) : NULL;
-                if (from) memcpy(to, from, r.n * sizeof *to);
-                else if (llm_share_post(s->bring, &list, q, to, r.n, true, e) < 0) return -1;
+                float *to = t->p->master + r.from, *from = q != s->rank ? NULL : t->own_master ? t->own_master + (r.from - t->own_from) : to;
+                if (from && from != to) memcpy(to, from, r.n * sizeof *to);
+                if (!from && llm_share_post(s->bring, &list, q, to, r.n, true, e) < 0) return -1;
                 for (int peer = 1; from && peer < s->n; peer++) {
                     const int k = (q + peer) % s->n;
                     if (llm_share_keeps(s, x, k) && llm_share_post(s->bring, &list, k, from, r.n, false, e) < 0) return -1;
@@ -112,6 +113,7 @@ static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
 static int arrive(struct llm_share *s, struct llm_share_brought *b, struct llm_err *e)
 {
     if (b->group < 0 || b->arrived) return 0;
+    LLM_PROFILE("ranks: weights", 0);
     if (llm_share_wait(s, s->bring, b->transfers, b->n, e) < 0) return -1;
     b->arrived = true;
     llm_share_count(s, -1);
@@ -121,15 +123,66 @@ static int arrive(struct llm_share *s, struct llm_share_brought *b, struct llm_e
 /* The weights of the group are on their way: its memory, which another group leaves, must no longer be read. */
 static int prefetch(struct llm_share *s, int64_t group, struct llm_err *e)
 {
-    if (s->zero < 3 || group < 0 || group >= s->n_groups || s->brought[group % 2].group == group) return 0;
-    return arrive(s, &s->brought[group % 2], e) < 0 ? -1 : bring(s, group, e);
+    if (s->zero < 3 || group < 0 || group >= s->n_groups || brought_of(s, group)->group == group) return 0;
+    return arrive(s, brought_of(s, group), e) < 0 ? -1 : bring(s, group, e);
 }
 
 static int need(struct llm_share *s, int64_t group, struct llm_err *e)
 {
     if (s->zero < 3) return 0;
     if (prefetch(s, group, e) < 0) return -1;
-    return arrive(s, &s->brought[group % 2], e);
+    return arrive(s, brought_of(s, group), e);
+}
+
+/* ---- weights that all ranks keep, and their owners have changed ---- */
+
+/* Begins the messages of groups, the same on all ranks in the same order: up to `group`, and on to one of which this rank exchanges something. Few
+ * are under way at a time, so that those arrive first that are read first. */
+static int post_until(struct llm_share *s, int64_t group, struct llm_err *e)
+{
+    while (s->posted < s->n_groups && (s->posted <= group || s->brought[s->posted - 1].n == 0)) {
+        if (bring(s, s->posted++, e) < 0) return -1;
+    }
+    return 0;
+}
+
+int llm_share_changed(struct llm_share *s, struct llm_err *e)
+{
+    if (!s->comm) return 0;
+    for (int64_t g = 0; g <= s->n_groups; g++) s->brought[g].group = -1;
+    if (bring(s, s->n_groups, e) < 0) return -1;
+    s->posted = s->zero == 3 ? s->n_groups : 0;
+    return post_until(s, 0, e);
+}
+
+/* A layer of the group is read next, and then one of the group after it. */
+static int enter_group(struct llm_share *s, int64_t group, struct llm_err *e)
+{
+    if (post_until(s, group, e) < 0) return -1;
+    for (int64_t g = 0; g <= group && g < s->n_groups; g++) {
+        if (arrive(s, &s->brought[g], e) < 0) return -1;
+    }
+    return post_until(s, group + 1, e);
+}
+
+int llm_share_begin_forward(struct llm_share *s, struct llm_err *e)
+{
+    return s->comm ? arrive(s, &s->brought[s->n_groups], e) : 0;
+}
+
+int llm_share_post_weights(struct llm_share *s, struct llm_err *e)
+{
+    return s->comm ? post_until(s, s->n_groups, e) : 0;
+}
+
+int llm_share_settle(struct llm_share *s, struct llm_err *e)
+{
+    if (!s->comm || llm_comm_broken(s->comm)) return 0; /* a broken communicator is reported by who uses it */
+    if (llm_share_post_weights(s, e) < 0) return -1;
+    for (int64_t g = s->zero == 3 ? s->n_groups : 0; g <= s->n_groups; g++) {
+        if (arrive(s, &s->brought[g], e) < 0) return -1;
+    }
+    return 0;
 }
 
 /* ---- positions of a pass ---- */
@@ -183,11 +236,18 @@ static void advance_within(struct llm_share *s, int64_t end, struct llm_ctx *c)
     if (!llm_ctx_failed(c)) c->err = s->err;
 }
 
+static void enter_within(struct llm_share *s, int64_t group, struct llm_ctx *c)
+{
+    if (s->err.status == 0 && enter_group(s, group, &s->err) == 0) return;
+    if (!llm_ctx_failed(c)) c->err = s->err;
+}
+
 static void enter(struct llm_between *b, struct llm_ctx *c, int64_t layer)
 {
     struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, between));
-    if (s->zero < 3 || c->recomputing || b->recorded > 1) return;
-    advance_within(s, layer / s->group_layers + 1, c);
+    if (c->recomputing) return;
+    if (s->zero < 3) enter_within(s, layer / s->group_layers, c);
+    else if (b->recorded <= 1) advance_within(s, layer / s->group_layers + 1, c);
 }
 
 static void left(struct llm_between *b, struct llm_ctx *c, int64_t layer)
@@ -252,12 +312,13 @@ int llm_share_end_pass(struct llm_share *s, struct llm_err *e)
         return -1;
     }
     s->overlap = false;
+    if (llm_share_post_weights(s, e) < 0) return -1;
     if (advance(s, 2 * s->n_groups + 1, e) < 0 || leave(s, s->n_groups, e) < 0) return -1;
     for (int64_t g = 0; g <= s->n_groups; g++) {
         if (llm_share_finish_group(s, g, e) < 0) return -1;
     }
-    for (int i = 0; i < 2; i++) {
-        if (arrive(s, &s->brought[i], e) < 0) return -1;
+    for (int64_t g = 0; g <= s->n_groups; g++) {
+        if (arrive(s, &s->brought[g], e) < 0) return -1;
     }
     for (size_t i = 0; s->zero >= 2 && s->round + 1 < s->rounds && i < s->n_params; i++) {
         if (!llm_share_pools_gradient(s, i) && llm_share_has(s, i)) memset(s->t[i].p->grad, 0, llm_share_gradient_floats(s, i) * sizeof(float));
@@ -286,6 +347,7 @@ int llm_share_end(struct llm_share *s, int64_t shard, int64_t chunk, struct llm_
 
 int llm_share_finish(struct llm_share *s, struct llm_err *e)
 {
+    if (llm_share_settle(s, e) < 0) return -1;
     if (s->int8) return llm_share_add_int8(s, e);
     while (s->comm && s->round < s->rounds) {
         if (llm_share_end_pass(s, e) < 0) return -1;
@@ -304,8 +366,8 @@ void llm_share_poll(void *share)
         x->arrived = true;
         llm_share_count(s, -1);
     }
-    for (int i = 0; i < 2 && s->under_way > 0 && s->err.status == 0; i++) {
-        struct llm_share_brought *b = &s->brought[i];
+    for (int64_t g = 0; g <= s->n_groups && s->under_way > 0 && s->err.status == 0; g++) {
+        struct llm_share_brought *b = &s->brought[g];
         if (b->group < 0 || b->arrived || llm_comm_test(s->bring, b->transfers, b->n, &s->err) != 1) continue;
         b->arrived = true;
         llm_share_count(s, -1);
@@ -317,7 +379,9 @@ int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct
     s->between = (struct llm_between){.model = m, .enter = enter, .left = left};
     s->eval_position = s->n_groups;
     s->eval_between = (struct llm_between){.model = m, .enter = enter_alone, .left = left_alone};
-    llm_share_changed(s);
+    if (!(s->brought = llm_calloc((size_t)s->n_groups + 1, sizeof *s->brought, "the ranks' shares", e))) return -1;
+    for (int64_t g = 0; g <= s->n_groups; g++) s->brought[g].group = -1;
+    s->posted = s->n_groups;
     llm_pool_set_poll(llm_share_poll, s);
     s->gradient_offset = llm_calloc(s->n_params, sizeof *s->gradient_offset, "the ranks' shares", e);
     s->weight_offset = llm_calloc(s->n_params, sizeof *s->weight_offset, "the ranks' shares", e);
@@ -337,8 +401,9 @@ void llm_share_layers_release(struct llm_share *s)
     for (int i = 0; i < 2; i++) {
         free(s->gradients[i]);
         free(s->weights[i]);
-        free(s->brought[i].transfers);
     }
+    for (int64_t g = 0; s->brought && g <= s->n_groups; g++) free(s->brought[g].transfers);
+    free(s->brought);
     free(s->gradient_offset);
     free(s->weight_offset);
 }

@@ -182,6 +182,7 @@ static int run_shared(struct llm_trainer *t, struct llm_err *e)
     if (t->stages && (got = llm_trainer_agree(t, llm_fault_guard(take_rows, t, e), e)) != 0) return got;
     got = llm_fault_guard(run_own, t, e);
     if (llm_trainer_say(t, got < 0 ? &problem : e) < 0) got = -1;
+    if (llm_share_post_weights(&t->share, got < 0 ? &problem : e) < 0) got = -1;
     if (t->stages && llm_stages_finish(t, got < 0 ? &problem : e) < 0) got = -1;
     /* Members may wait for the gradients of a rank that has failed. */
     if (llm_share_finish(&t->share, got < 0 ? &problem : e) < 0) got = -1;
@@ -204,11 +205,11 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     llm_trainer_fold(t, &t->rows, t->token_loss, &loss, &bytes);
     loss /= t->rows.weight;
     if (!isfinite(loss)) return llm_trainer_not_finite(t, &t->rows, loss, e);
-    if (t->share.zero == 0 && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
+    if (t->share.zero == 0 && llm_share_gather(&t->share, e) < 0) return -1;
     if (t->o.keep_zeros) llm_grad_keep_zeros(t->params, t->n_params);
     if (llm_share_norm(&t->share, &r->grad_norm, &bad, e) < 0) return -1;
     if (!isfinite(r->grad_norm)) {
-        if (t->share.zero == 1 && t->share.lanes == 1 && !llm_trainer_joins(t) && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
+        if (t->share.zero == 1 && t->share.lanes == 1 && !llm_trainer_joins(t) && llm_share_gather(&t->share, e) < 0) return -1;
         return llm_trainer_norm_not_finite(t, r->grad_norm, bad, e);
     }
     report_step(t, loss, bytes, r);
@@ -228,14 +229,20 @@ static struct llm_update update_of(const struct llm_trainer *t, double lr, doubl
         .passes = passes};
 }
 
-/* Each rank what it owns, and then all have all. */
+/* Whether something reads all weights before the next forward pass does. */
+static bool reads_all(const struct llm_trainer *t)
+{
+    return t->hashes_step || t->o.ema > 0 || t->model->lora || t->objective->updated;
+}
+
+/* Each rank what it owns, which then travels to the others. */
 static int update(struct llm_trainer *t, const struct llm_step_report *r, struct llm_err *e)
 {
     const struct llm_update u = update_of(t, r->lr, r->grad_norm, t->o.accumulate);
     int got = llm_params_update(t->params, t->n_params, &u, e);
     if (t->share.zero == 0) return got;
-    if ((got = llm_trainer_agree(t, got, e)) < 0 || llm_share_gather(&t->share, LLM_SHARE_MASTERS, e) < 0) return -1;
-    llm_share_changed(&t->share);
+    if ((got = llm_trainer_agree(t, got, e)) < 0 || llm_share_changed(&t->share, e) < 0) return -1;
+    if (reads_all(t) && llm_share_settle(&t->share, e) < 0) return -1;
     for (size_t i = 0; i < t->n_params; i++) llm_weight_changed(&t->params[i].p->weight);
     llm_params_average(t->params, t->n_params, u.ema);
     return 0;
@@ -323,6 +330,7 @@ static int survey(void *t, struct llm_err *e)
 /* Every rank looks at all documents. */
 static int survey_shared(struct llm_trainer *t, struct llm_err *e)
 {
+    if (llm_share_settle(&t->share, e) < 0) return -1;
     return t->comm ? llm_trainer_agree(t, llm_fault_guard(survey, t, e), e) : llm_trainer_survey(t, e);
 }
 
@@ -340,7 +348,9 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     int dropped = first ? survey_shared(t, e) : 0;
     if (dropped == 0) dropped = t->outer.replicas ? step_apart(t, r, e) : llm_trainer_gradient(t, r, e);
     if (dropped) {
+        struct llm_err ignored;
         llm_trainer_forget(t);
+        if (llm_share_settle(&t->share, dropped < 0 ? &ignored : e) < 0) return -1;
         return dropped;
     }
     if (!t->outer.replicas && update(t, r, e) < 0) return -1;

@@ -31,6 +31,7 @@ struct llm_trainer {
     struct llm_outer outer;            /* replicas that are trained apart */
     uint64_t *hashes;                  /* [n_hashes] of masters, as they were when they were last whole, or of replicas; NULL: masters always are */
     size_t n_hashes;
+    bool hashes_step;                  /* weights are hashed after the step at hand, which waits for all of them */
     int signal;                        /* that some rank caught; the step that found out is done by all */
     const struct llm_optim *optim;
     const struct llm_schedule *schedule;

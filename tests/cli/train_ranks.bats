@@ -74,6 +74,27 @@ setup() {
     cmp straight.llm part.llm
 }
 
+@test "--hash-every: hashed lines are those of all; between them weights travel in the next step, as many bytes; a run goes on after a line without" {
+    local run=("${gpt[@]}" -b 4 --grad-shards 4 -n 5 --schedule constant --warmup 2) z
+    "${run[@]}" -o alone.llm --log alone.log
+    for z in 1 2; do
+        ranks 2 "${run[@]}" --shard zero=$z -o ranks.llm --log each.log
+        ranks 2 "${run[@]}" --shard zero=$z -o ranks.llm --log third.log --hash-every 3
+        cmp alone.llm ranks.llm
+        assert_equal "$(jq -c 'select(.hash) | [.step, .hash]' third.log)" "$(jq -c 'select(.step == 3 or .step == 5) | [.step, .hash]' alone.log)"
+        assert_equal "$(jq -s 'map(.comm_bytes) | add' third.log)" "$(jq -s 'map(.comm_bytes) | add' each.log)"
+        assert_equal "$(jq -c .comm_bytes each.log | tail -n 4 | sort -u | wc -l)" 1
+        jq -es '.[0].comm_bytes < .[1].comm_bytes and .[1].comm_bytes < .[2].comm_bytes' third.log
+    done
+    "${run[@]}" -o saved.llm --log - --hash-every 10 --save-every 2 | jq -es 'map(has("hash")) == [false, true, false, true, true]'
+    ranks 2 "${run[@]}" -n 3 --shard zero=1 -o part.llm --log part.log
+    jq -c 'del(.hash)' part.log > half.log
+    ranks 2 llm-train -q -j 1 --resume part.llm -n 5 --log half.log --hash-every 2
+    cmp <(jq -c '[.step, .loss, .hash]' half.log) <(jq -c '[.step, .loss, if .step > 3 then .hash else null end]' alone.log)
+    run -2 --separate-stderr "${run[@]}" --hash-every 0 -o x.llm
+    [[ ${stderr_lines[0]} == "llm-train: --hash-every: expected "* ]]
+}
+
 @test "more ranks than shards, another number than --shard says, and what is no layout: status 2, one line" {
     run -2 --separate-stderr ranks 3 "${gpt[@]}" -n 1 --grad-shards 2 -o x.llm
     assert_equal "$stderr" "llm-train: --grad-shards: expected at least one shard for each of 3 ranks, found 2"

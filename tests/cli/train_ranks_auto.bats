@@ -34,7 +34,7 @@ total() { awk '$1 == "total_bytes" { print $2 }' plan; }
     done
     assert_equal "$(chosen "${gpt[@]}" -b 4 --grad-shards 4 --shard auto,ranks=1)" dp=1,zero=0
     [[ ! -s why ]]
-    assert_equal "$(chosen "${gpt[@]}" -b 4 --grad-shards 4 --shard auto,ranks=4,flops=1e8)" dp=4,zero=0
+    assert_equal "$(chosen "${gpt[@]}" -b 4 --grad-shards 4 --shard auto,ranks=4,flops=1e8)" dp=4,zero=1
     assert_equal "$(chosen "${gpt[@]}" -b 2 --accumulate 4 --shard auto,ranks=2)" dp=1,zero=1,pp=2
     [[ $(< why) == "--grad-shards: expected at least one shard for each of 2 ranks, found 1" ]]
     assert_equal "$(chosen "${gpt[@]}" -b 4 --tensor-parts 4 --shard auto,ranks=4,flops=1e8)" dp=1,zero=1,tp=4
@@ -52,7 +52,7 @@ total() { awk '$1 == "total_bytes" { print $2 }' plan; }
         limit=$(($(total) - 1))
     done
     printf '%s\n' "${known[@]}"
-    [[ ${known[0]} == dp=4,zero=0 && " ${known[*]} " == *" dp=4,zero=1 "* && ${#known[@]} -ge 3 && $i -lt 12 ]]
+    [[ ${known[0]} == dp=4,zero=1 && ${#known[@]} -ge 2 && $i -lt 12 ]]
     assert_equal "$status" 2
     local of_4="expected a layout of 4 ranks that takes at most " smallest="found that ${known[-1]}, the smallest, takes "
     [[ $stderr =~ ^"llm-train: --shard auto: $of_4"[0-9.]+" MB a rank (memory), $smallest"[0-9.]+" MB"$ ]] || fail "$stderr"
@@ -71,10 +71,10 @@ total() { awk '$1 == "total_bytes" { print $2 }' plan; }
 
 @test "the rates that are given decide: slow messages, high latency" {
     local of=("${gpt[@]}" -b 1 --accumulate 8 --grad-shards 2 --tensor-parts 2)
-    [[ $(chosen "${of[@]}" --shard auto,ranks=2,bandwidth=1e12,latency=0,flops=1e9) == dp=2,zero=0 ]]
+    [[ $(chosen "${of[@]}" --shard auto,ranks=2,bandwidth=1e12,latency=0,flops=1e9) == dp=2,zero=1 ]]
     # In a step a gradient is 150 kB for each rank, the hidden states between two stages 25 kB, in 16 messages.
     [[ $(chosen "${of[@]}" --shard auto,ranks=2,bandwidth=1e4,latency=0) == dp=1,zero=1,pp=2 ]]
-    [[ $(chosen "${of[@]}" --shard auto,ranks=2,bandwidth=1e12,latency=10) == dp=2,zero=0 ]]
+    [[ $(chosen "${of[@]}" --shard auto,ranks=2,bandwidth=1e12,latency=10) == dp=2,zero=1 ]]
 }
 
 @test "what a run refuses is never chosen, however little memory there is" {
@@ -116,7 +116,7 @@ total() { awk '$1 == "total_bytes" { print $2 }' plan; }
         diff <(jq -c '[.step, .loss, .hash]' alone.log) <(jq -c '[.step, .loss, .hash]' ranks.log)
         jq -es --argjson n "$1" 'all(.ranks == $n)' ranks.log
     }
-    same 2 ",flops=1e8" dp=2,zero=0 "${gpt[@]}" -b 4 --grad-shards 2
+    same 2 ",flops=1e8" dp=2,zero=1 "${gpt[@]}" -b 4 --grad-shards 2
     same 2 "" dp=1,zero=1,pp=2 "${gpt[@]}" -b 2 --accumulate 4
     same 2 ",ranks=2,flops=1e8" dp=1,zero=1,tp=2 "${gpt[@]}" -b 4 --tensor-parts 2
     words=$(chosen "${moe[@]}" -b 4 --grad-shards 2 --shard auto,ranks=2)

@@ -13,7 +13,7 @@ key() {
 }
 
 # What does not change a result, as the manual says. All other options do.
-neutral=' accumulate batch checkpoint-every parallel reward-jobs memory ngram-bar save-every shard snapshot snapshot-every rank-timeout profile sweep sweep-format key threads quiet verbose
+neutral=' accumulate batch checkpoint-every parallel reward-jobs memory ngram-bar save-every hash-every shard snapshot snapshot-every rank-timeout profile sweep sweep-format key threads quiet verbose
  rollout-log keep-best ema-output log coordcheck-png output '
 
 # Companions without which an option is refused, also of the key that it is compared with.
