@@ -68,14 +68,13 @@ int llm_pass_place_members(struct llm_trainer *t, struct llm_err *e)
     s->member_ends = llm_calloc((size_t)(s->n_passes * s->ep), sizeof *s->member_ends, "the ranks' shares", e);
     t->idle_targets = llm_alloc((size_t)t->rows.row_len, sizeof *t->idle_targets, "losses", e);
     t->idle_loss = llm_calloc((size_t)t->rows.row_len, sizeof *t->idle_loss, "losses", e);
-    t->idle_grads = llm_calloc(t->n_params, sizeof *t->idle_grads, "losses", e);
-    if (!s->member_ends || !t->idle_targets || !t->idle_loss || !t->idle_grads) return -1;
+    s->aside = llm_calloc(t->n_params, sizeof *s->aside, "the ranks' shares", e);
+    if (!s->member_ends || !t->idle_targets || !t->idle_loss || !s->aside) return -1;
     for (int64_t i = 0; i < t->rows.row_len; i++) t->idle_targets[i] = -1;
     for (int m = 0; m < s->ep; m++) {
         struct llm_trainer_pass p = {0};
         while (llm_pass_next(t, &whole, llm_share_member_run(s, m), &p)) {
             s->member_ends[m * s->n_passes + p.number] = p.ends_shard ? p.shard : -1;
-            s->uneven |= p.idle;
         }
     }
     return 0;
@@ -110,18 +109,11 @@ static int forward_idle(struct llm_trainer *t, struct llm_ctx *c, const struct l
 void llm_pass_backward(struct llm_trainer *t, struct llm_ctx *c, const struct llm_trainer_pass *p)
 {
     const struct llm_router_report routers = t->task.routers;
-    const bool counts = p->idle && t->share.zero < 2; /* with zero 2 and 3 the rank sends nothing of what it adds here but experts */
-    for (size_t i = 0; counts && i < t->n_params; i++) {
-        if (!t->params[i].p->balances) continue;
-        t->idle_grads[i] = t->params[i].p->grad;
-        t->params[i].p->grad = NULL;
-    }
+    if (p->idle) llm_share_set_aside(&t->share);
     llm_backward(c);
     if (!p->idle) return;
+    llm_share_take_back(&t->share);
     t->task.routers = routers;
-    for (size_t i = 0; counts && i < t->n_params; i++) {
-        if (t->params[i].p->balances) t->params[i].p->grad = t->idle_grads[i];
-    }
 }
 
 /* The forward pass of a rank that divides rows with others. */

@@ -53,6 +53,7 @@ void llm_share_release(struct llm_share *s)
     for (int i = 0; i < LLM_SHARE_SLOTS; i++) free(s->slots[i].p);
     free(s->first_layer);
     free(s->member_ends);
+    free(s->aside);
     free(s->params);
     free(s->cells);
     free(s->listed);

@@ -147,7 +147,7 @@ struct llm_share {
     int pp, tp;                     /* stages; members of a tensor-parallel group, which each stage has */
     int vp;                         /* chunks of layers of a stage */
     int ep;                         /* replicas of a group that divides experts; 1: there are none. Of them this rank's is replica % ep */
-    bool uneven;                    /* ep > 1: some members make idle passes, during which gradients do not travel: then no member's do */
+    float **aside;                  /* [n_params] ep > 1: gradients to which an idle pass must not add, until their layer is left; else NULL; owned */
     int64_t *member_ends, n_passes; /* ep > 1: [ep, n_passes] the shard that a pass of a member ends; -1: none; owned */
     int64_t member_buffers;         /* ep > 1, or with parts: buffers (llm_shard_buffers) of each gradient that is kept apart, at most */
     int cp;                         /* ranks that divide a row; this one is number replica % cp of them */
@@ -252,6 +252,9 @@ int llm_share_settle(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* ---- a step: each rank calls these in this order, also if its rows have failed ---- */
 /* Before the passes of shard `shard` of the rank's. `last`: gradients of its coming pass are complete. */
 void llm_share_begin(struct llm_share *s, int64_t shard, bool last);
+/* Before the backward pass of an idle pass: what would count its tokens, of no rows of this rank, has no gradient to add to. After it: it has. */
+void llm_share_set_aside(struct llm_share *s);
+void llm_share_take_back(struct llm_share *s);
 /* After the passes of the shard: its gradient, of the parameters of chunk `chunk` (-1: of all), goes to its place in the tree, and to its owners
  * where the layout says so. */
 int llm_share_end(struct llm_share *s, int64_t shard, int64_t chunk, struct llm_err *e) LLM_MUST_CHECK;

@@ -187,11 +187,34 @@ int llm_share_settle(struct llm_share *s, struct llm_err *e)
 
 /* ---- positions of a pass ---- */
 
+static void take_back(struct llm_share *s, size_t i)
+{
+    if (!s->aside || !s->aside[i]) return;
+    s->t[i].p->grad = s->aside[i];
+    s->aside[i] = NULL;
+}
+
+void llm_share_set_aside(struct llm_share *s)
+{
+    for (size_t i = 0; s->zero < 2 && i < s->n_params; i++) { /* with zero 2 and 3 the rank sends nothing of what it adds here but experts */
+        if (!s->t[i].p->balances) continue;
+        s->aside[i] = s->t[i].p->grad;
+        s->t[i].p->grad = NULL;
+    }
+}
+
+void llm_share_take_back(struct llm_share *s)
+{
+    for (size_t i = 0; i < s->n_params; i++) take_back(s, i);
+}
+
 /* The gradients of a group are complete. */
 static int leave(struct llm_share *s, int64_t group, struct llm_err *e)
 {
     for (size_t i = 0; s->zero < 2 && i < s->n_params; i++) {
-        if (s->params[i].group == group) llm_share_end_shard(s, i, s->run.end - 1);
+        if (s->params[i].group != group) continue;
+        take_back(s, i);
+        llm_share_end_shard(s, i, s->run.end - 1);
     }
     for (size_t i = 0; s->zero >= 2 && group == s->n_groups && i < s->n_params; i++) {
         if (s->params[i].group == group) llm_share_join_uses(s, i);
@@ -299,7 +322,7 @@ int llm_share_end_eval(struct llm_share *s, struct llm_err *e)
 
 void llm_share_begin(struct llm_share *s, int64_t shard, bool last)
 {
-    s->overlap = s->comm && !s->int8 && last && (s->zero >= 2 || (shard == s->run.end - 1 && !s->uneven));
+    s->overlap = s->comm && !s->int8 && last && (s->zero >= 2 || shard == s->run.end - 1);
     s->between.recorded = 0;
     if (s->zero >= 2 && s->err.status == 0 && s->n_groups > 0 && clear(s, s->n_groups - 1, &s->err) < 0) return; /* reported by llm_share_end_pass */
 }

@@ -198,7 +198,7 @@ static int receive_back(struct llm_stages *p, struct slot *s, bool computes, str
 static int run_backward(struct llm_stages *p, struct slot *s, struct llm_err *e)
 {
     struct llm_trainer *t = p->t;
-    llm_share_begin(&t->share, p->pass->shard, p->pass->ends_shard && !p->pass->idle);
+    llm_share_begin(&t->share, p->pass->shard, p->pass->ends_shard);
     t->share.between.recorded = 1; /* the forward passes of others lie between */
     llm_pass_backward(t, s->c, p->pass);
     if (!llm_ctx_failed(s->c)) return 0;

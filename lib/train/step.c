@@ -92,8 +92,7 @@ static int run_shards(struct llm_trainer *t, const struct llm_whole *whole, stru
     struct llm_trainer_pass p = {0};
     int got = 0;
     while (got == 0 && llm_pass_next(t, whole, run, &p)) {
-        if (p.end > p.first && !apart) llm_share_begin(&t->share, p.shard, p.ends_shard);
-        if (p.idle) llm_share_begin(&t->share, p.shard, t->share.zero >= 2); /* with zero=1 some gradients are out of the way */
+        if ((p.end > p.first || p.idle) && !apart) llm_share_begin(&t->share, p.shard, p.ends_shard);
         if (p.end > p.first || p.idle) got = run_pass(t, whole, &p, e);
         if (got == 0) llm_share_end_members(&t->share, p.number, -1);
         if (got || !p.ends_shard) continue;

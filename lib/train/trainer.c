@@ -204,7 +204,6 @@ void llm_trainer_release(struct llm_trainer *t)
     free(t->own_loss);
     free(t->idle_targets);
     free(t->idle_loss);
-    free(t->idle_grads);
     free(t->token_loss);
     free(t->piece_bytes);
     free(t->classes[0]);

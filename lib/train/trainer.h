@@ -26,7 +26,7 @@ struct llm_trainer {
     struct llm_rows own_rows;      /* of a pass, where ranks divide rows: this rank's part of each */
     float *own_loss;               /* of these */
     int32_t *idle_targets;         /* of idle passes (llm_pass_next): [row_len], where no loss counts; NULL: there are none */
-    float *idle_loss, **idle_grads; /* [row_len]; [n_params] gradients of routers' counts while such a pass runs backward */
+    float *idle_loss;              /* [row_len] of such passes */
     bool in_pass;                  /* an evaluation's pass has begun, which llm_group_leave must end */
     struct llm_outer outer;            /* replicas that are trained apart */
     uint64_t *hashes;                  /* [n_hashes] of masters, as they were when they were last whole, or of replicas; NULL: masters always are */
