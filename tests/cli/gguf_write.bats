@@ -112,6 +112,33 @@ END
     [[ $(< out.gguf) == kept ]]
 }
 
+@test "llama.cpp's tensors: a head where it wants one beside a tied embedding; biases that it does not read are refused" {
+    local family key kv small='"vocab_size": 256, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2'
+    seq 1 100 > text
+    llm-tokenize train --model byte -o tok.json text
+    for family in olmo2 stablelm gpt_neox gemma2; do
+        kv=', "num_key_value_heads": 1'
+        [[ $family != gpt_neox ]] || kv=
+        echo "{\"model_type\": \"$family\", $small$kv, \"tie_word_embeddings\": true}" > c.json
+        llm-train -q -c c.json -T tok.json -n 0 -o tied.llm
+        llm-quantize -q -t f32 tied.llm tied.gguf
+        [[ $(LC_ALL=C grep -ac '[^_]output[.]weight' tied.gguf) == $([[ $family == gemma2 ]] && echo 0 || echo 1) ]]
+        llm-infer -q -m tied.llm --precision f32 --score -f text | cut -f3 > want
+        llm-infer -q -m tied.gguf --precision f32 --score -f text | cut -f3 > got
+        near_lines got want 1e-4
+    done
+    for key in 'olmo2 "attention_bias": true' 'qwen3 "attention_bias": true' 'smollm3 "mlp_bias": true' 'gpt_neox "attention_bias": false' \
+        'gemma2 "tie_word_embeddings": false'; do
+        family=${key%% *}
+        kv=', "num_key_value_heads": 1'
+        [[ $family != gpt_neox ]] || kv=
+        echo "{\"model_type\": \"$family\", $small$kv, ${key#* }}" > c.json
+        llm-train -q -c c.json -T tok.json -n 0 -o m.llm
+        key=${key#*\"}
+        refused 69 "${key%%\"*}: GGUF cannot say this of a model of type '$family'" llm-quantize -q -t f32 m.llm m.gguf
+    done
+}
+
 @test "outputs that cannot be written" {
     refused 74 '' bash -c 'llm-quantize -q -t f16 --to gguf "$0" - > /dev/full' "$M"
     refused 73 'absent/m.gguf' llm-quantize -q -t f16 "$M" absent/m.gguf

@@ -357,6 +357,54 @@ static int check_experts(const struct save *s, size_t first, struct llm_err *e)
     return 0;
 }
 
+/* What llama.cpp wants of a family's tensors: it refuses files that have others, or lack some. The metadata do not say it. */
+struct wants {
+    const char *gguf;              /* the family's name in files */
+    enum { AS_IT_IS, BIAS, NO_BIAS, NO_OUT_BIAS } attention;
+    bool no_mlp_bias, head, no_head; /* a head even of a tied model; none */
+};
+
+static const struct wants *wants_of(const struct llm_arch *arch)
+{
+    static const struct wants all[] = {
+        {.gguf = "deepseek2", .attention = NO_BIAS}, {.gguf = "gemma2", .attention = NO_OUT_BIAS, .no_head = true},
+        {.gguf = "gemma3", .attention = NO_OUT_BIAS}, {.gguf = "gptneox", .attention = BIAS, .head = true},
+        {.gguf = "olmo2", .attention = NO_OUT_BIAS, .head = true}, {.gguf = "qwen3", .attention = NO_OUT_BIAS},
+        {.gguf = "qwen3moe", .attention = NO_OUT_BIAS}, {.gguf = "smollm3", .attention = NO_OUT_BIAS, .no_mlp_bias = true},
+        {.gguf = "stablelm", .head = true}};
+    static const struct wants none;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i].gguf, arch->gguf) == 0) return &all[i];
+    return &none;
+}
+
+static int check_wants(const struct save *s, struct llm_err *e)
+{
+    const struct wants *w = wants_of(s->arch);
+    const struct llm_config *c = &s->config;
+    const bool out = w->attention == NO_OUT_BIAS && c->attention_bias && c->attention_out_bias, bias = w->attention == NO_BIAS && c->attention_bias;
+    const char *key = out || bias || (w->attention == BIAS && !c->attention_bias) ? "attention_bias"
+                    : w->no_mlp_bias && c->mlp_bias                              ? "mlp_bias"
+                    : w->no_head && !c->tie_word_embeddings                      ? "tie_word_embeddings"
+                                                                                 : NULL;
+    const bool wanted = key && (w->attention == BIAS || strcmp(key, "tie_word_embeddings") == 0);
+    if (!key) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "%s: GGUF cannot say this of a model of type '%s': expected %s, found %s", key, c->model_type,
+                    wanted ? "true" : "false", wanted ? "false" : "true");
+}
+
+/* The embedding once more, as the head. */
+static void add_head(struct save *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (strcmp(s->tensors[i].name, "token_embd.weight") != 0) continue;
+        s->sources[s->n] = s->sources[i];
+        s->tensors[s->n] = s->tensors[i];
+        s->tensors[s->n++].name = "output.weight";
+        return;
+    }
+}
+
 static int list_tensor(struct save *s, size_t i, struct llm_err *e)
 {
     const struct llm_param_spec *spec = &s->names.specs[i];
@@ -386,13 +434,14 @@ static int list_tensor(struct save *s, size_t i, struct llm_err *e)
 static int list_tensors(struct save *s, struct llm_err *e)
 {
     const struct llm_rope_scaling *r = &s->config.rope_scaling;
-    size_t room = 2 * s->names.n + 2; /* halves of latent matrices, and factors */
+    size_t room = 2 * s->names.n + 3; /* halves of latent matrices, factors, and a head */
     s->tensors = llm_calloc(room, sizeof *s->tensors, "tensors", e);
     s->sources = s->tensors ? llm_calloc(room, sizeof *s->sources, "tensors", e) : NULL;
     if (!s->sources) return -1;
     for (size_t i = 0; i < s->names.n; i++) {
         if (list_tensor(s, i, e) < 0) return -1;
     }
+    if (wants_of(s->arch)->head && s->config.tie_word_embeddings) add_head(s);
     if (r->kind != LLM_ROPE_LONGROPE) return 0;
     if (llm_gguf_one_list(r)) {
         add_factors(s, "rope_freqs.weight", r->short_factors);
@@ -436,6 +485,7 @@ static int save_gguf(struct llm_model *m, const struct target *to, struct llm_er
     s.config = config_in_file(&m->config, s.arch);
     int r = choose_params(&s, e);
     if (r == 0) r = put_values(&s, e);
+    if (r == 0) r = check_wants(&s, e);
     if (r == 0) r = list_tensors(&s, e);
     if (r == 0 && to->o) r = llm_gguf_write(to->o, &s.values, s.tensors, s.n, put_tensor, &s, e);
     else if (r == 0) r = llm_gguf_write_parts(to->path, to->max_bytes, to->max_tensors, &s.values, s.tensors, s.n, put_tensor, &s, e);
