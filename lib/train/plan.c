@@ -2,7 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include "base/buf.h"
 #include "cpu/pool.h"
 #include "io/planes.h"
 #include "io/zstd_frames.h"
@@ -371,6 +373,8 @@ static int add_work(struct llm_plan *p, const struct llm_config *c, const struct
     return 0;
 }
 
+struct parts { struct llm_share_part *v; size_t n, room; };
+
 /* llm_share_cost of what a rank has, of so many replicas. If they divide experts, each has the weights of its own, and their gradients for each
  * member of its group. */
 static struct llm_share_cost cost_of(const struct trained *t, int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o)
@@ -380,6 +384,53 @@ static struct llm_share_cost cost_of(const struct trained *t, int64_t replicas, 
     struct llm_share_cost c = llm_share_cost(replicas, l, o, &others);
     if (n > 0) llm_share_add_experts(replicas, l, o, &experts, &c);
     return c;
+}
+
+/* The parts of a parameter, in the order of a rank: those of its slices that the first of `members` ranks has, and experts of the first of `ep`. */
+static int add_parts(struct parts *list, const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l,
+                     const struct stage *k, const struct llm_param_spec *s, struct llm_err *e)
+{
+    const int64_t members = llm_layout_members(l), ep = llm_layout_experts(l), layers = k ? llm_config_together(c) : llm_share_group_layers(c, o);
+    const bool in_layer = s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < c->num_hidden_layers && s->sharers == 0;
+    const bool expert = ep > 1 && llm_share_divides(s), sliced = o->tensor_parts > 1 && llm_param_spec_sliced(s);
+    const struct llm_param p = {.role = s->role};
+    const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
+    struct llm_share_part part = {.group = in_layer ? s->layer / layers : (c->num_hidden_layers + layers - 1) / layers,
+                                  .n = (size_t)(s->shape[0] * s->shape[1]), .whole = s->balances || s->running || optim->update_matrix,
+                                  .copies = members > 1 && !sliced ? LLM_SHARE_EVERYWHERE : LLM_SHARE_ONE};
+    if (k && k->k == 0 && c->tie_word_embeddings && s->stem == LLM_STEM_EMBED && s->stack == LLM_STACK_MAIN) part.copies = LLM_SHARE_TIED;
+    if (expert && s->expert >= c->num_experts / ep) return 0;
+    if (expert) part.copies = LLM_SHARE_EXPERT;
+    const int64_t n = sliced ? o->tensor_parts / members : 1;
+    if (sliced) part.n /= (size_t)o->tensor_parts;
+    if (llm_grow((void **)&list->v, &list->room, list->n + (size_t)n, sizeof *list->v, e) < 0) return -1;
+    for (int64_t i = 0; i < n; i++) list->v[list->n++] = part;
+    return 0;
+}
+
+/* llm_share_sent of the model's parameters that a rank has, or of a stage's. */
+static int sent_of(double *bytes, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
+                   const struct llm_layout *l, const struct stage *k, int64_t replicas, struct llm_err *e)
+{
+    struct llm_declare d;
+    struct llm_decoder *layout;
+    struct parts list = {0};
+    const int64_t layers = k ? llm_config_together(c) : llm_share_group_layers(c, o), groups = (c->num_hidden_layers + layers - 1) / layers;
+    int got = 0;
+    *bytes = 0;
+    if (m && m->lora) {
+        struct llm_share_part all = {.group = groups, .n = (size_t)llm_lora_elements(m->lora)};
+        return llm_share_sent(bytes, &all, 1, groups, replicas, l, o, e);
+    }
+    if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
+    for (size_t i = 0; got == 0 && i < d.n; i++) {
+        if (llm_trains(o, &d.specs[i]) && (!k || is_in(k, &d.specs[i]))) got = add_parts(&list, c, o, l, k, &d.specs[i], e);
+    }
+    llm_decoder_destroy(layout, 0);
+    llm_declare_release(&d);
+    if (got == 0) got = llm_share_sent(bytes, list.v, list.n, groups, replicas, l, o, e);
+    free(list.v);
+    return got;
 }
 
 /* A plan of one process, whose gradients are those of lookups alone and whose `other` lacks packed forms and saves, becomes that of the stage that
@@ -414,6 +465,8 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         for (int64_t i = 0; i < c->num_hidden_layers; i++) layers += has_layer(&stage, i);
         if (count_trained(&t, c, m, o, &stage, members, e) < 0) return -1;
         const struct llm_share_cost shared = cost_of(&t, dp * cp, l, o);
+        double sent;
+        if (sent_of(&sent, c, m, o, l, &stage, dp * cp, e) < 0) return -1;
         const double elsewhere = all - t.params + t.experts * (1 - 1 / (double)ep); /* of other stages, or experts of other ranks */
         struct llm_plan s = *p;
         s.weights = shared.weights + t.frozen_bytes + 4 * copy;
@@ -427,7 +480,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         s.other += saving > s.activations ? saving - s.activations : 0;
         s.nodes = dp * cp > 1 ? (double)shared.nodes : 0;
         s.ahead = shared.ahead;
-        s.sent = shared.sent + 4 * own * sends + 4 * copy * (double)shards * parts;
+        s.sent = sent + 4 * own * sends + 4 * copy * (double)shards * parts;
         if (cp > 1) s.sent += sent_by_rows(c, o, l, own / (double)c->hidden_size, layers);
         if (members > 1) s.sent += sent_by_member(c, o, members, own / (double)c->hidden_size, layers, k == 0, last);
         if (ep > 1) s.sent += sent_to_experts(c, o, l, mixtures(c, &stage), own / (double)c->hidden_size);
@@ -510,7 +563,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         const double own = (double)llm_shard_rows(ranks, parts) / (double)parts; /* of a step's shards, at most */
         p->ranks = (double)(ranks * cp);
         p->nodes = (double)shared.nodes;
-        p->sent = shared.sent;
+        if (sent_of(&p->sent, c, m, o, l, NULL, ranks * cp, e) < 0) return -1;
         p->ahead = shared.ahead;
         stored_moments = p->moments;
         if (l->zero == 3) collected = 4 * trained.in_layers; /* by the first rank, while it saves */

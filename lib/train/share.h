@@ -121,15 +121,20 @@ int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_opt
 bool llm_share_divides(const struct llm_param_spec *s);
 /* Whether there are enough shards for n_ranks replicas, and what the layout asks of the options. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
-/* What one of n_ranks ranks sends in a step, and takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of
- * them in layers, `largest` in the largest group. `ahead`: of `sent`, updated weights that travel under the next step's forward pass. */
+/* What one of n_ranks ranks takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of
+ * them in layers, `largest` in the largest group. `ahead`: bytes of updated weights that it sends under the next step's forward pass. */
 struct llm_share_size { double params, in_layers, largest; };
-struct llm_share_cost { int64_t nodes, buffers; double sent, ahead, staging, gradients, weights; };
+struct llm_share_cost { int64_t nodes, buffers; double ahead, staging, gradients, weights; };
 struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o,
                                      const struct llm_share_size *size);
-/* Adds what experts that the replicas of a group divide take, and what a rank sends of them: `size`, of all experts. */
+/* Adds what experts that the replicas of a group divide take: `size`, of all experts. */
 void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_share_size *size,
                            struct llm_share_cost *c);
+/* A parameter that is trained, as a rank has it: of so many elements, that one rank updates whole or many in parts. In the order of parameters. */
+struct llm_share_part { int64_t group; int copies; size_t n; bool whole; }; /* copies: enum llm_share_copies */
+/* Bytes of gradients and weights that one of n_ranks ranks of a lane sends in a step, the one that sends most. 0 or -1. */
+int llm_share_sent(double *bytes, const struct llm_share_part *parts, size_t n_parts, int64_t n_groups, int64_t n_ranks, const struct llm_layout *l,
+                   const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Layers of a group: one, or those that the backward pass recomputes together. */
 int64_t llm_share_group_layers(const struct llm_config *c, const struct llm_train_options *o);
 

@@ -122,6 +122,11 @@ static void put_cells(struct llm_share *s, size_t param)
     s->params[param].end = s->n_cells;
 }
 
+int llm_share_owner_of(int owners, size_t before, size_t n, size_t total)
+{
+    return (int)((double)owners * ((double)before + (double)n / 2) / (double)total);
+}
+
 /* Of a group's cells [first, end), of one lane: each goes to the rank in whose part of the elements its middle lies. Slices of the ranks' parts make
  * a unit. Returns the number of units; unit[c] becomes that of cell c, counted from n_units. */
 static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t *unit)
@@ -133,7 +138,7 @@ static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t
     int rank = -1;
     for (size_t c = first; c < end; c++) total += s->cells[c].n;
     for (size_t c = first; c < end; c++) {
-        const int owner = (int)((double)owners * ((double)done + (double)s->cells[c].n / 2) / (double)total);
+        const int owner = llm_share_owner_of(owners, done, s->cells[c].n, total);
         if (owner != rank) own = 0;
         rank = owner;
         s->cells[c].owner = owner * step + at->home;
@@ -354,8 +359,6 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     if (size->params - size->in_layers > unit) unit = size->params - size->in_layers > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->params - size->in_layers;
     const double slots = l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS, travelling = size->params < slots * unit ? size->params : slots * unit;
     c.staging = 4 * travelling / ranks * all_nodes;
-    c.sent = part * others * (double)(c.nodes + 1);
-    if (int8) c.sent = llm_share_int8_sent(n_ranks, l, o, size->params);
     c.ahead = llm_share_ahead(l, o, size->in_layers - size->largest, n_ranks);
     if (l->zero < 2) return c;
     const double two = 2 * size->largest < size->in_layers ? 2 * size->largest : size->in_layers, rest = size->params - size->in_layers;
@@ -363,11 +366,7 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     c.buffers = 0;
     c.staging = 4 * travelling / ranks * others * parts;
     c.gradients = 4 * (parts * (two + rest) + size->in_layers / ranks) + (most > 1 ? (double)(o->grad_shards * o->seq_parts) * part : 0);
-    c.sent = part * others * (most * parts + 1);
-    if (l->zero < 3) return c;
-    c.weights = 4 * (two + size->in_layers / ranks + rest);
-    /* Each pass brings the layers twice, but for the two groups that lie there already. */
-    c.sent = others / ranks * 4 * (size->params * most * parts + rest + most * 2 * (size->in_layers - size->largest));
+    if (l->zero == 3) c.weights = 4 * (two + size->in_layers / ranks + rest);
     return c;
 }
 

@@ -123,13 +123,10 @@ double llm_share_ahead(const struct llm_layout *l, const struct llm_train_option
 void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_share_size *size,
                            struct llm_share_cost *c)
 {
-    const double others = (double)(replicas / l->ep - 1); /* that have the same experts */
     const double parts = (double)(o->seq_parts / llm_layout_rows(l)), terms = (double)(o->grad_shards * o->seq_parts);
     const double part = 4 * size->params / (double)replicas, nodes = (double)c->nodes, shards = l->zero < 2 ? nodes : nodes / parts;
     const double two = 4 * (2 * size->largest < size->params ? 2 * size->largest : size->params); /* of two groups of layers */
     c->weights += l->zero < 3 ? 4 * size->params / (double)l->ep : two / (double)l->ep + part;
     c->gradients += l->zero < 2 ? 4 * size->params * (double)(1 + c->buffers) : parts * two + part + (shards > 1 ? terms * part : 0);
-    c->sent += part * others * nodes * (double)l->ep;
     c->ahead += llm_share_ahead(l, o, (size->params - size->largest) / (double)l->ep, replicas / l->ep);
-    c->sent += l->zero < 3 ? part * others : 4 * others / (double)replicas * shards * 2 * (size->params - size->largest);
 }

@@ -1,5 +1,5 @@
 /* What the files of train/share.h share. Each calls those before it only: share_parts.c, share_experts.c, share_cells.c (who owns what),
- * share_exchange.c (gradients), share_int8.c, share_layers.c (memory of layers), share.c. */
+ * share_exchange.c (gradients), share_int8.c, share_layers.c (memory of layers), share.c, share_sent.c. */
 #ifndef LLM_TRAIN_SHARE_INTERNAL_H
 #define LLM_TRAIN_SHARE_INTERNAL_H
 
@@ -47,6 +47,8 @@ struct llm_share_run { size_t param, from, n; };
 /* The next run of `owner` in the unit, from entry *at of llm_share.listed on, which moves past it. False: there is none. */
 bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *u, int owner, size_t *at, struct llm_share_run *run);
 
+/* Which of so many owners has a cell of n elements, with so many before it, of a group of `total`. */
+int llm_share_owner_of(int owners, size_t before, size_t n, size_t total);
 /* The rank that moves a cell in this rank's lane. */
 int llm_share_owner(const struct llm_share *s, const struct llm_share_cell *c);
 /* The ranks among which the gradients of a unit travel, as this rank takes part in it: first, first + step, … */
