@@ -137,6 +137,14 @@ END
         key=${key#*\"}
         refused 69 "${key%%\"*}: GGUF cannot say this of a model of type '$family'" llm-quantize -q -t f32 m.llm m.gguf
     done
+    # what it does not look at is said
+    kv='"sliding_window": 8, "num_key_value_heads": 1, "max_position_embeddings": 64, "rms_norm_eps": 1e-6'
+    key='"rope_parameters": {"rope_type": "yarn", "factor": 2, "beta_slow": 2, "original_max_position_embeddings": 32}'
+    echo "{\"model_type\": \"mistral\", $small, $kv, $key}" > c.json
+    llm-train -q -c c.json -T tok.json -n 0 -o m.llm
+    run --separate-stderr llm-quantize -t f32 m.llm m.gguf
+    [[ $stderr == *"sliding_window: llama.cpp has none for a model of type 'mistral': it differs from the 9-th token on"* ]]
+    [[ $stderr == *"rope_scaling: llama.cpp takes 32 and 1 as beta_fast and beta_slow"* ]]
 }
 
 @test "outputs that cannot be written" {

@@ -393,6 +393,23 @@ static int check_wants(const struct save *s, struct llm_err *e)
                     wanted ? "true" : "false", wanted ? "false" : "true");
 }
 
+/* Says what the file has and llama.cpp does not look at, so that it computes something else. */
+static void tell_unread(const struct save *s)
+{
+    const struct llm_config *c = &s->config;
+    const struct llm_rope_scaling *r = &c->rope_scaling;
+    int64_t window = 0;
+    for (int64_t l = 0; l < c->num_hidden_layers && window == 0; l++) window = llm_config_window(c, l);
+    if (window > 0 && window < c->max_position_embeddings && (strcmp(s->arch->gguf, "llama") == 0 || strcmp(s->arch->gguf, "phi3") == 0)) {
+        llm_note("sliding_window: llama.cpp has none for a model of type '%s': it differs from the %lld-th token on", s->m->config.model_type,
+                 (long long)window + 1);
+    }
+    if (r->kind == LLM_ROPE_YARN && ((r->beta_fast > 0 && r->beta_fast != 32) || (r->beta_slow > 0 && r->beta_slow != 1))) {
+        llm_note("rope_scaling: llama.cpp takes 32 and 1 as beta_fast and beta_slow of a model of type '%s': it differs from the first token on",
+                 s->m->config.model_type);
+    }
+}
+
 /* The embedding once more, as the head. */
 static void add_head(struct save *s)
 {
@@ -486,6 +503,7 @@ static int save_gguf(struct llm_model *m, const struct target *to, struct llm_er
     int r = choose_params(&s, e);
     if (r == 0) r = put_values(&s, e);
     if (r == 0) r = check_wants(&s, e);
+    if (r == 0) tell_unread(&s);
     if (r == 0) r = list_tensors(&s, e);
     if (r == 0 && to->o) r = llm_gguf_write(to->o, &s.values, s.tensors, s.n, put_tensor, &s, e);
     else if (r == 0) r = llm_gguf_write_parts(to->path, to->max_bytes, to->max_tensors, &s.values, s.tensors, s.n, put_tensor, &s, e);
