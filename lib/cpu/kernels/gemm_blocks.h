@@ -1,7 +1,7 @@
 /* Block-quantised types as products see them: what a packed panel holds and how its bytes become vectors whose lanes are rows of w. Included by
  * the sources of products, each with the vectors of its instruction set. A type needs none of this: weights of a type without
- * a row in LLM_QUANTISED_KINDS are decoded to floats as they are packed. Products of integers need its row there, and its cases in open_head and
- * open_group.
+ * a row in LLM_QUANTISED_KINDS are decoded to floats as they are packed. Products of integers need its row there, and its cases in open_head,
+ * low_word and high_word.
  *
  * A group is 32 k. A panel's block: the fields of the type's block in the file, in the order of `fields`, each as `count` lines; a line has one unit
  * (1, 2 or 4 bytes) of each of 16 rows. */
@@ -29,7 +29,7 @@ struct kind {
     enum llm_dtype type;
     int bytes;  /* of a row in a panel's block */
     int groups; /* in a block */
-    int top;    /* the largest of the unsigned bytes that open_group makes */
+    int top;    /* the largest of the unsigned bytes that open_word makes */
     int zero;   /* which of them stands for 0 */
     int parts;  /* dots of a group: one, or one for each half */
     bool least;
@@ -163,25 +163,15 @@ INLINE void open_head(const struct kind *k, const unsigned char *b, int v, struc
 static const uint8_t nl_levels[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}; /* + 128 */
 static const uint8_t e2m1_twice[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};               /* + 12 */
 
-/* Words of which the low halves are k 0 to 15 of the group, the high ones the others. */
-INLINE void open_nibbles(const unsigned char *b, int v, VI *w)
+/* Word i of a group whose lines have k 0 to 15 in the low halves of their bytes and the others in the high ones. */
+INLINE VI nibbles(const unsigned char *b, int v, int i)
 {
-    const VI four = vi_set1(0x0f0f0f0f);
-    LLM_UNROLL
-    for (int i = 0; i < 4; i++) {
-        VI both = line(b, i, v);
-        w[i] = vi_and(both, four);
-        w[i + 4] = vi_and(vi_shr(both, 4), four);
-    }
+    const VI both = line(b, i % 4, v);
+    return vi_and(i < 4 ? both : vi_shr(both, 4), vi_set1(0x0f0f0f0f));
 }
 
-/* Adds a bit of weight 16 to each byte: bit 8·b + i of `bits` to byte b of word i. */
-INLINE void open_fifth_bit(VI bits, VI *w)
-{
-    LLM_UNROLL
-    for (int i = 0; i < 8; i++)
-        w[i] = vi_or(w[i], vi_and(i < 4 ? vi_shl(bits, 4 - i) : vi_shr(bits, i - 4), vi_set1(0x10101010)));
-}
+/* A bit of weight 16 for each byte of word i: bit 8·b + i of `bits` for byte b. */
+INLINE VI fifth_bit(VI bits, int i) { return vi_and(i < 4 ? vi_shl(bits, 4 - i) : vi_shr(bits, i - 4), vi_set1(0x10101010)); }
 
 /* Two of each four: the bytes of w[i], i < 4, are the values of two fours, and those of w[i + 4] say which of the eight k they stand for. */
 INLINE void open_places(const unsigned char *b, int v, VI *w)
@@ -211,14 +201,11 @@ INLINE void put_zeros_between(const VI *fours, VI *w)
     }
 }
 
-/* The bits of eight lines from `shift` on that `mask` keeps. */
-INLINE void open_bits(const unsigned char *b, int v, int shift, int32_t mask, VI *w)
+/* The bits of line i from `shift` on that `mask` keeps. */
+INLINE VI low_bits(const unsigned char *b, int v, int i, int shift, int32_t mask)
 {
-    LLM_UNROLL
-    for (int i = 0; i < 8; i++) {
-        VI all = line(b, i, v);
-        w[i] = vi_and(shift ? vi_shrv(all, vi_set1(shift)) : all, vi_set1(mask));
-    }
+    const VI all = line(b, i, v);
+    return vi_and(shift ? vi_shrv(all, vi_set1(shift)) : all, vi_set1(mask));
 }
 
 /* Each element of x shifted to the right by `right` bits, from -4 (to the left) to 31. */
@@ -234,61 +221,68 @@ INLINE VI shifted(VI x, int right)
     }
 }
 
-/* Adds to w the bits of eight lines that `mask` keeps after a shift to the right by `right` bits. A line is used at once: more vectors than the
- * words would not fit into the registers of AVX2. */
-INLINE void add_high_bits(const unsigned char *b, int v, int right, int32_t mask, VI *w)
-{
-    LLM_UNROLL
-    for (int i = 0; i < 8; i++) w[i] = vi_or(w[i], vi_and(shifted(line(b, i, v), right), vi_set1(mask)));
-}
+/* The bits of line i that `mask` keeps after a shift to the right by `right` bits. */
+INLINE VI high_bits(const unsigned char *b, int v, int i, int right, int32_t mask) { return vi_and(shifted(line(b, i, v), right), vi_set1(mask)); }
 
-/* Group g of the block at b: w[i] has the unsigned bytes of k 4·i to 4·i + 3 of VN rows. */
-INLINE void open_group(const struct kind *k, const unsigned char *b, int g, int v, VI *w)
+/* Word i of group g of the block at b without what high_word adds. */
+INLINE VI low_word(const struct kind *k, const unsigned char *b, int g, int v, int i)
 {
     const int half = g / 4, quarter = g % 4;
     switch (k->type) {
-    case LLM_Q8_0: open_bits(b + LINE / 2, v, 0, -1, w); break;
-    case LLM_Q8_K: open_bits(b + LINE + g * 8 * LINE, v, 0, -1, w); break;
-    case LLM_Q4_0:
-    case LLM_IQ4_NL: open_nibbles(b + LINE / 2, v, w); break;
-    case LLM_Q4_1: open_nibbles(b + LINE, v, w); break;
-    case LLM_MXFP4: open_nibbles(b + PANEL, v, w); break;
-    case LLM_IQ4_XS: open_nibbles(b + LINE * 2 + g * 4 * LINE, v, w); break;
-    case LLM_Q5_0:
-        open_nibbles(b + LINE / 2 + LINE, v, w);
-        open_fifth_bit(line(b + LINE / 2, 0, v), w);
-        break;
-    case LLM_Q5_1:
-        open_nibbles(b + LINE * 2, v, w);
-        open_fifth_bit(line(b + LINE, 0, v), w);
-        break;
-    case LLM_Q8_0_2OF4: {
+    case LLM_Q8_0: return line(b + LINE / 2, i, v);
+    case LLM_Q8_K: return line(b + LINE + g * 8 * LINE, i, v);
+    case LLM_Q4_0: return nibbles(b + LINE / 2, v, i);
+    case LLM_Q4_1: return nibbles(b + LINE, v, i);
+    case LLM_Q5_0: return nibbles(b + LINE / 2 + LINE, v, i);
+    case LLM_Q5_1: return nibbles(b + LINE * 2, v, i);
+    case LLM_IQ4_NL: return vi_lookup(nl_levels, nibbles(b + LINE / 2, v, i));
+    case LLM_IQ4_XS: return vi_lookup(nl_levels, nibbles(b + LINE * 2 + g * 4 * LINE, v, i));
+    case LLM_MXFP4: return vi_lookup(e2m1_twice, nibbles(b + PANEL, v, i));
+    case LLM_Q4_K: return low_bits(b + LINE * (4 + g / 2 * 8), v, i, g % 2 * 4, 0x0f0f0f0f);
+    case LLM_Q5_K: return low_bits(b + LINE * (12 + g / 2 * 8), v, i, g % 2 * 4, 0x0f0f0f0f);
+    case LLM_Q6_K: return low_bits(b + LINE / 2 + LINE * (4 + half * 16 + quarter % 2 * 8), v, i, quarter / 2 * 4, 0x0f0f0f0f);
+    case LLM_Q2_K: return low_bits(b + LINE * (5 + half * 8), v, i, quarter * 2, 0x03030303);
+    case LLM_Q3_K: return low_bits(b + LINE / 2 + LINE * (11 + half * 8), v, i, quarter * 2, 0x03030303);
+    default: return vi_set1(0);
+    }
+}
+
+INLINE bool has_high_word(const struct kind *k) { return k->top == 31 || k->top == 63 || k->type == LLM_Q3_K; }
+
+/* Higher bits of word i. */
+INLINE VI high_word(const struct kind *k, const unsigned char *b, int g, int v, int i)
+{
+    switch (k->type) {
+    case LLM_Q5_0: return fifth_bit(line(b + LINE / 2, 0, v), i);
+    case LLM_Q5_1: return fifth_bit(line(b + LINE, 0, v), i);
+    case LLM_Q5_K: return high_bits(b + LINE * 4, v, i, g - 4, 0x10101010);
+    case LLM_Q6_K: return high_bits(b + LINE / 2 + LINE * (36 + g / 4 * 8), v, i, g % 4 * 2 - 4, 0x30303030);
+    case LLM_Q3_K: return high_bits(b + LINE / 2 + LINE * 3, v, i, g - 2, 0x04040404);
+    default: return vi_set1(0);
+    }
+}
+
+/* Word i of group g of the block at b: the unsigned bytes of k 4·i to 4·i + 3 of VN rows. Not for Q8_0_2OF4. */
+INLINE VI open_word(const struct kind *k, const unsigned char *b, int g, int v, int i)
+{
+    const VI low = low_word(k, b, g, v, i);
+    return has_high_word(k) ? vi_or(low, high_word(k, b, g, v, i)) : low;
+}
+
+/* All words of group g. Where g is not a constant, one loop of what depends on it in the same way costs one branch. */
+INLINE void open_group(const struct kind *k, const unsigned char *b, int g, int v, VI *w)
+{
+    if (k->type == LLM_Q8_0_2OF4) {
         VI fours[8];
         open_places(b, v, fours);
         put_zeros_between(fours, w);
-        break;
-    }
-    case LLM_Q4_K: open_bits(b + LINE * (4 + g / 2 * 8), v, g % 2 * 4, 0x0f0f0f0f, w); break;
-    case LLM_Q5_K:
-        open_bits(b + LINE * (12 + g / 2 * 8), v, g % 2 * 4, 0x0f0f0f0f, w);
-        add_high_bits(b + LINE * 4, v, g - 4, 0x10101010, w);
-        break;
-    case LLM_Q6_K:
-        open_bits(b + LINE / 2 + LINE * (4 + half * 16 + quarter % 2 * 8), v, quarter / 2 * 4, 0x0f0f0f0f, w);
-        add_high_bits(b + LINE / 2 + LINE * (36 + half * 8), v, quarter * 2 - 4, 0x30303030, w);
-        break;
-    case LLM_Q2_K: open_bits(b + LINE * (5 + half * 8), v, quarter * 2, 0x03030303, w); break;
-    case LLM_Q3_K:
-        open_bits(b + LINE / 2 + LINE * (11 + half * 8), v, quarter * 2, 0x03030303, w);
-        add_high_bits(b + LINE / 2 + LINE * 3, v, g - 2, 0x04040404, w);
-        break;
-    default: break;
+        return;
     }
     LLM_UNROLL
-    for (int i = 0; i < 8; i++) {
-        if (k->type == LLM_IQ4_NL || k->type == LLM_IQ4_XS) w[i] = vi_lookup(nl_levels, w[i]);
-        if (k->type == LLM_MXFP4) w[i] = vi_lookup(e2m1_twice, w[i]);
-    }
+    for (int i = 0; i < 8; i++) w[i] = low_word(k, b, g, v, i);
+    if (!has_high_word(k)) return;
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++) w[i] = vi_or(w[i], high_word(k, b, g, v, i));
 }
 
 #endif

@@ -62,6 +62,8 @@ INLINE VI four_of(const int8_t *q)
 }
 
 #if SUMS_OF_16
+/* Makes the compiler compute x here. GCC would otherwise reassociate the chains of integer additions and spill the operands that it delays. */
+INLINE VI kept(VI x) { return v_bits(v_in_register(v_from_bits(x))); }
 INLINE VI twice_16(VI factor) { return vi_or(vi_and(factor, vi_set1(0xffff)), vi_shl(factor, 16)); }
 INLINE VI pairs_of(VI a, int times) { return pairs_scaled(a, vi_set1(times * 0x10001)); }
 INLINE VI dot4(VI sum, VI w, VI x) { return vi_add(sum, pairs_of(products(w, x), 1)); }

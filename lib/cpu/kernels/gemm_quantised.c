@@ -51,7 +51,7 @@ static void quantise(const float *x, int64_t k, const struct llm_gemm_q *g, cons
     }
 }
 
-/* Bit 4·i + b of each word to bit 8·b + i, so that open_fifth_bit finds the bits of one word side by side. */
+/* Bit 4·i + b of each word to bit 8·b + i, so that fifth_bit finds the bits of one word side by side. */
 static inline VI spread_bits(VI x)
 {
     VI all = vi_set1(0);
@@ -189,7 +189,6 @@ INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *
 }
 #endif
 
-/* Most rows of a tile. */
 /* The same from what open_places makes: the activations that there are weights for are brought to them. No byte stands for a weight that is not
  * there, so what the zero adds is not known before. */
 INLINE VI dot_places(const VI *w, const int8_t *q)
@@ -211,27 +210,97 @@ INLINE VI dot_places(const VI *w, const int8_t *q)
     return vi_sub(sum, of_zero);
 }
 
+#define BY_WORDS (SUMS_OF_16 && VN == 8)
+
+/* Most rows of a tile. */
 #if VN == 16
 enum { ROWS = 16 };
 #else
 enum { ROWS = 2 };
 #endif
 
-/* One group of one row of x on to `sum`; x's numbers of it stand at `at`. */
-INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const struct kind *k, const VI *w, const struct head *h, int g, V sum)
+/* A group's dot products, one for each part, scaled, on to the sum of one row of x, whose numbers of the group stand at `at`. */
+INLINE V add_dots(const struct llm_gemm_q_x *x, int64_t at, const struct kind *k, const VI *dots, const struct head *h, int g, V sum)
 {
-    const int words = k->parts == 2 ? 4 : 8;
-    const int8_t *q = x->q + at * GROUP;
-    const VI first = k->type == LLM_Q8_0_2OF4 ? dot_places(w, q) : dot(k, w, words, q, k->zero ? x->start[0][at] : 0);
-    V dots = v_from_i32(first), scale = h->scale[k->parts == 2 ? 0 : g];
-    if (k->parts == 2) { /* integers below 2^24: exact in FP32 */
-        V second = v_from_i32(dot(k, w + 4, 4, q + GROUP / 2, k->zero ? x->start[1][at] : 0));
-        dots = v_fma(dots, h->part[2 * g], v_mul(second, h->part[2 * g + 1]));
-    }
-    sum = v_fma(dots, v_mul(scale, v_set1(x->scale[at])), sum);
+    V all = v_from_i32(dots[0]), scale = h->scale[k->parts == 2 ? 0 : g];
+    if (k->parts == 2) /* integers below 2^24: exact in FP32 */
+        all = v_fma(all, h->part[2 * g], v_mul(v_from_i32(dots[1]), h->part[2 * g + 1]));
+    sum = v_fma(all, v_mul(scale, v_set1(x->scale[at])), sum);
     if (k->least)
         for (int part = 0; part < k->parts; part++) sum = v_fma(h->least[g * k->parts + part], v_set1(x->sum[part][at]), sum);
     return sum;
+}
+
+#if BY_WORDS
+/* One part of group i of the block at b, for `rows` rows: dots[part] of each. */
+INLINE void dot_by_words(const struct llm_gemm_q_job *g, int64_t at, const int rows, const struct kind *k, const unsigned char *b, int i, int part,
+                         VI dots[ROWS][VECTORS][2])
+{
+    const int max = words_in_16(k), words = 8 / k->parts;
+    VI some[ROWS][VECTORS];
+    LLM_UNROLL
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++) {
+            dots[r][v][part] = vi_set1(0);
+            some[r][v] = vi_set1(k->zero && max > 1 ? g->x.start[part][at + r] : 0);
+        }
+    LLM_UNROLL
+    for (int j = 0; j < words; j++) {
+        const int word = words == 8 ? j / 2 + j % 2 * 4 : part * 4 + j; /* lines of nibbles have words i and i + 4 */
+        if (words == 4 || j % 2 == 0) __asm__ volatile("" : "+r"(b)); /* GCC would open all words first, and spill them */
+        LLM_UNROLL
+        for (int v = 0; v < VECTORS; v++) {
+            const VI w = open_word(k, b, i, v, word);
+            LLM_UNROLL
+            for (int r = 0; r < rows; r++) {
+                const VI x = four_of(g->x.q + (at + r) * GROUP + word * 4);
+                VI *sum = &some[r][v];
+                *sum = max == 1 ? products_signed(vi_xor(w, vi_set1((int32_t)0x80808080u)), x) : kept(add_16(*sum, products(w, x)));
+                if (j % max != max - 1 && j != words - 1) continue;
+                dots[r][v][part] = vi_add(dots[r][v][part], pairs_of(*sum, 1));
+                *sum = vi_set1(0);
+            }
+        }
+    }
+}
+
+/* The block at b on to the sums of `rows` rows, the first of whose numbers of its first group stand at `at`. A word is opened for all rows and
+ * multiplied before the next one is: a group's words, and what they are made of, are more than the registers. */
+INLINE void add_block(const struct llm_gemm_q_job *g, int64_t at, const int rows, const struct kind *k, const unsigned char *b, V sum[ROWS][VECTORS])
+{
+    struct head h[VECTORS];
+    for (int v = 0; v < VECTORS; v++) open_head(k, b, v, &h[v]);
+    LLM_UNROLL
+    for (int i = 0; i < k->groups; i++, at += g->x.step) {
+        VI dots[ROWS][VECTORS][2];
+        prefetch_share(k, b + AHEAD, i, k->groups);
+        if (k->type == LLM_Q8_0_2OF4)
+            for (int v = 0; v < VECTORS; v++) {
+                VI w[8];
+                open_places(b, v, w);
+                LLM_UNROLL
+                for (int r = 0; r < rows; r++) dots[r][v][0] = dot_places(w, g->x.q + (at + r) * GROUP);
+            }
+        else {
+            LLM_UNROLL
+            for (int part = 0; part < k->parts; part++) dot_by_words(g, at, rows, k, b, i, part, dots);
+        }
+        LLM_UNROLL
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < VECTORS; v++) sum[r][v] = add_dots(&g->x, at + r, k, dots[r][v], &h[v], i, sum[r][v]);
+    }
+}
+#else
+/* One group of one row of x on to `sum`. */
+INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const struct kind *k, const VI *w, const struct head *h, int g, V sum)
+{
+    const int8_t *q = x->q + at * GROUP;
+    VI dots[2];
+    LLM_UNROLL
+    for (int part = 0; part < k->parts; part++)
+        dots[part] = k->type == LLM_Q8_0_2OF4 ? dot_places(w, q)
+                                              : dot(k, w + part * 4, 8 / k->parts, q + part * GROUP / 2, k->zero ? x->start[part][at] : 0);
+    return add_dots(x, at, k, dots, h, g, sum);
 }
 
 /* Prefetches the lines of group i of the block at b that fall to row r: the same number of lines in each group, so that no row needs a branch. */
@@ -258,6 +327,26 @@ INLINE void add_rows(const struct llm_gemm_q_job *g, int64_t at, const int rows,
     }
 }
 
+/* The block at b on to the sums of `rows` rows, the first of whose numbers of its first group stand at `at`. */
+INLINE void add_block(const struct llm_gemm_q_job *g, int64_t at, const int rows, const struct kind *k, const unsigned char *b, V sum[ROWS][VECTORS])
+{
+    for (int v = 0; v < VECTORS; v++) {
+        struct head h;
+        open_head(k, b, v, &h);
+        if (rows == 1) { /* with each group's shifts known */
+            LLM_UNROLL
+            for (int i = 0; i < k->groups; i++) {
+                const unsigned char *here = b;
+                if (k->top > 15) __asm__("" : "+r"(here)); /* load lines of high bits again: GCC would keep them in spill slots */
+                add_rows(g, at + i * g->x.step, 1, k, here, &h, i, v, sum);
+            }
+        } else {
+            for (int i = 0; i < k->groups; i++) add_rows(g, at + i * g->x.step, rows, k, b, &h, i, v, sum);
+        }
+    }
+}
+#endif
+
 /* `rows` rows of one panel of columns, of which those that are there are stored. */
 INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, const int rows, const struct kind *k)
 {
@@ -267,23 +356,7 @@ INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, co
     V sum[ROWS][VECTORS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++) sum[r][v] = v_zero();
-    for (int64_t block = 0; block < blocks; block++, b += block_bytes) {
-        for (int v = 0; v < VECTORS; v++) {
-            int64_t group = first + block * k->groups * g->x.step;
-            struct head h;
-            open_head(k, b, v, &h);
-            if (rows == 1) { /* with each group's shifts known */
-                LLM_UNROLL
-                for (int i = 0; i < k->groups; i++) {
-                    const unsigned char *here = b;
-                    if (k->top > 15) __asm__("" : "+r"(here)); /* load lines of high bits again: GCC would keep them in spill slots */
-                    add_rows(g, group + i * g->x.step, 1, k, here, &h, i, v, sum);
-                }
-            } else {
-                for (int i = 0; i < k->groups; i++) add_rows(g, group + i * g->x.step, rows, k, b, &h, i, v, sum);
-            }
-        }
-    }
+    for (int64_t block = 0; block < blocks; block++, b += block_bytes) add_block(g, first + block * k->groups * g->x.step, rows, k, b, sum);
     for (int r = 0; r < rows && row + r < g->m; r++)
         for (int v = 0; v < VECTORS && column + v * VN < g->n; v++) {
             float *c = g->c + (row + r) * g->ldc + column + v * VN;

@@ -34,11 +34,6 @@ struct step {
 /* The address in `member` of struct opened for vector v of the tile's columns. */
 #define OF_COLUMNS(member, v) (s->o[(v) / VECTORS].member + (v) % VECTORS * VN)
 
-#if SUMS_OF_16
-/* Makes the compiler compute x here. GCC would otherwise reassociate the chains of integer additions and spill the operands that it delays. */
-INLINE VI kept(VI x) { return v_bits(v_in_register(v_from_bits(x))); }
-#endif
-
 /* Multiplies word i of group `at` with four rows of activations at q and adds to `dots`, which are 16-bit sums if SUMS_OF_16. */
 INLINE void add_word(const struct step *s, int64_t at, int plane, int i, const int8_t *q, const struct form *f, VI dots[ROWS][MAX_VECTORS])
 {
