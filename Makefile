@@ -60,13 +60,14 @@ PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/
 PROGRAMS := $(patsubst bin/%.c,%,$(wildcard bin/llm-*.c))
 # A kernel family is one source built once per instruction set; a micro-kernel's file name ends in its own (gemm_amx.c).
 KERNELS := $(wildcard lib/cpu/kernels/*.c)
-# VNNI is dot products of bytes: it changes the quantised products and nothing else. avx512bf16 and amx take theirs from avx512vnni.
+# VNNI is dot products of bytes: it changes the quantised products and nothing else. BF16 is dot products of pairs of BF16: it changes their products and
+# attention. What an instruction set has none of is that of the next weaker one (lib/cpu/kernels.c).
 QUANTISED := $(filter lib/cpu/kernels/gemm_quantised%,$(KERNELS))
 VECTORS_avxvnni := avx2
 VECTORS_avx512vnni := avx512
 KERNELS_avxvnni := $(QUANTISED)
 KERNELS_avx512vnni := $(QUANTISED)
-KERNELS_avx512bf16 := $(filter-out $(QUANTISED),$(KERNELS))
+KERNELS_avx512bf16 := lib/cpu/kernels/attention.c lib/cpu/kernels/gemm_fours.c
 # Another build may have them already: all (smpi), or those of vectors (asan-ubsan). BOUND: those whose code depends on what they are linked into, a
 # program or a shared library, by thread-local data.
 KERNELS_IN ?= $(BUILD)

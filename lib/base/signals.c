@@ -16,8 +16,8 @@
 static const int fatal[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 enum { N_FATAL = sizeof fatal / sizeof *fatal, N_SLOTS = 1040 /* enough for all parts of a split model */, PATH_ROOM = 4096 };
 
-/* Static memory, because a signal handler reads it; the pages of unused slots are never touched. `live` is set after the path is complete. */
-static char paths[N_SLOTS][PATH_ROOM];
+/* A slot's path stays where it is once the slot was used, because a signal handler may read it at any time; `live` is set after the path is complete. */
+static char *paths[N_SLOTS];
 static volatile sig_atomic_t live[N_SLOTS];
 static volatile sig_atomic_t caught;
 static bool held;
@@ -114,13 +114,14 @@ int llm_signal_unlink_add(const char *path)
 {
     size_t n = strlen(path) + 1;
     if (n > PATH_ROOM) return -1;
-    for (int i = 0; i < N_SLOTS; i++)
-        if (!live[i]) {
-            memcpy(paths[i], path, n);
-            live[i] = 1;
-            return i;
-        }
-    return -1;
+    int i = 0;
+    while (i < N_SLOTS && live[i]) i++;
+    if (i == N_SLOTS) return -1;
+    if (!paths[i]) paths[i] = malloc(PATH_ROOM);
+    if (!paths[i]) return -1;
+    memcpy(paths[i], path, n);
+    live[i] = 1;
+    return i;
 }
 
 void llm_signal_unlink_drop(int slot)

@@ -42,9 +42,18 @@ ISA_FILL(avx512, llm_fill_avx2(k);)
 VNNI_FILL(avxvnni, avx2)
 VNNI_FILL(avx512vnni, avx512)
 
-#define DECLARE_avx512bf16(family) DECLARE(family, avx512bf16)
-#define CALL_avx512bf16(family) CALL(family, avx512bf16)
-ISA_FILL(avx512bf16, llm_fill_avx512vnni(k);)
+/* Dot products of pairs of BF16, for products and attention and nothing else. */
+void llm_fill_avx512bf16(struct llm_kernels *k);
+DECLARE(gemm, avx512bf16)
+DECLARE(gemm_fours, avx512bf16)
+DECLARE(attention, avx512bf16)
+void llm_fill_avx512bf16(struct llm_kernels *k)
+{
+    llm_fill_avx512vnni(k);
+    CALL(gemm, avx512bf16)
+    CALL(gemm_fours, avx512bf16)
+    CALL(attention, avx512bf16)
+}
 
 /* AMX has tiles for products and nothing else. */
 void llm_fill_amx(struct llm_kernels *k);

@@ -384,14 +384,14 @@ INLINE float dot(const float *x, const float *y, int64_t n, enum form f)
     static void pack_bt_##name##_##which(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t depth) \
     { pack_bt(dst, ldd, src, lds, have, depth, f, type); }
 #define CACHED_TYPES(X, name, f) X(name, f, f16, LLM_F16) X(name, f, bf16, LLM_BF16) X(name, f, q8_0, LLM_Q8_0) X(name, f, q4_0, LLM_Q4_0)
-CACHED_TYPES(CACHED, f32, FLOATS)
 CACHED_TYPES(CACHED, bf16, NATIVE)
+#ifdef LLM_ISA_avx512bf16
+#define FEW_OF_bf16
+#else
+CACHED_TYPES(CACHED, f32, FLOATS)
 FEW_TYPES(FEW, f32, FLOATS)
-#if !defined LLM_ISA_avx512bf16
 FEW_TYPES(FEW, bf16, ROUNDED)
 #define FEW_OF_bf16 FEW_TYPES_OF(bf16)
-#else
-#define FEW_OF_bf16
 #endif
 #define FEW_OF_f32 FEW_TYPES_OF(f32)
 #define FEW_TYPES_OF(name) .scores_of = {FEW_TYPES(SCORES_OF, name, )}, .values_of = {FEW_TYPES(VALUES_OF, name, )},
@@ -414,18 +414,24 @@ FEW_TYPES(FEW, bf16, ROUNDED)
     static void softmax_##name(struct llm_attn_softmax *t) { softmax(t, f); } \
     static void back_##name(const struct llm_attn_back *t) { back(t, f); } \
     static float dot_##name(const float *x, const float *y, int64_t n) { return dot(x, y, n, f); }
-FORM(f32, FLOATS)
-FORM(bf16, NATIVE)
 #define MATH(name, numbers, multiple) \
-    {FEW_OF_##name .per_unit = (numbers), .align = (multiple), .edge = (numbers) > 1 ? TILE : LLM_ATTN_LANES, .begin = nothing, .end = nothing, \
+    (struct llm_attention_math){FEW_OF_##name .per_unit = (numbers), .align = (multiple), .edge = (numbers) > 1 ? TILE : LLM_ATTN_LANES, .begin = nothing, .end = nothing, \
      .pack_a = pack_a_##name, .pack_at = pack_at_##name, .pack_b = pack_b_##name, .pack_bt = pack_bt_##name, .product = product_##name, \
      .softmax = softmax_##name, .back = back_##name, .dot = dot_##name, .pack_b_of = {CACHED_TYPES(B_OF, name, )}, \
      .pack_bt_of = {CACHED_TYPES(BT_OF, name, )}}
 
+FORM(bf16, NATIVE)
+#ifdef LLM_ISA_avx512bf16
+#define F32_MATH k->attention.math[0] /* avx512's */
+#else
+FORM(f32, FLOATS)
+#define F32_MATH MATH(f32, 1, 1)
+#endif
+
 void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {
     k->attention = (struct llm_attention_kernels){
-        .math = {MATH(f32, 1, 1), MATH(bf16, NATIVE == PAIRS ? 2 : 1, NATIVE == PAIRS ? 16 : 1)},
+        .math = {F32_MATH, MATH(bf16, NATIVE == PAIRS ? 2 : 1, NATIVE == PAIRS ? 16 : 1)},
         .merge = merge, .sink = sink, .divide = divide, .keep = keep, .decode = decode, .add = add, .add_transposed = add_transposed};
 #ifdef LLM_ISA_avx512bf16
     k->attention.math[1].pack_b_of[LLM_BF16] = pack_b_pairs;

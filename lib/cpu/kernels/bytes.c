@@ -2,7 +2,7 @@
 #include "cpu/kernels.h"
 #include "cpu/simd.h"
 
-#if defined LLM_ISA_avx512 || defined LLM_ISA_avx512bf16
+#ifdef LLM_ISA_avx512
 
 typedef __m512i bytes;
 static inline bytes load(const unsigned char *p) { return _mm512_loadu_si512(p); }

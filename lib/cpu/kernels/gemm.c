@@ -299,9 +299,5 @@ void KERNEL(llm_fill_gemm)(struct llm_kernels *k)
     k->gemm.peak_f32 = peak_f32;
     k->gemm.reading_f32 = reading_f32;
     k->gemm.read = read_all;
-#ifdef LLM_ISA_avx512bf16
-    llm_fill_gemm_pairs_avx512bf16(k); /* the quantised products are those of avx512vnni */
-#else
     KERNEL(llm_fill_gemm_quantised)(k);
-#endif
 }

@@ -12,8 +12,6 @@
 
 /* The quantised products of this instruction set (kernels/gemm_quantised.c). */
 void KERNEL(llm_fill_gemm_quantised)(struct llm_kernels *k);
-/* BF16 by vdpbf16ps (micro/gemm_pairs_avx512bf16.c). */
-void llm_fill_gemm_pairs_avx512bf16(struct llm_kernels *k);
 /* Its quantised products for many rows, on top of those (kernels/gemm_quantised_rows.c; not for vectors shorter than 8). */
 void KERNEL(llm_fill_gemm_quantised_rows)(struct llm_kernels *k);
 /* Panels of BF16X3 (micro/gemm_x3_amx.c), without the product. */

@@ -5,7 +5,7 @@
 
 /* The first half of the channels are the real parts of complex series, the second half their imaginary parts. */
 enum { HALF = LLM_FFT_CHANNELS / 2 };
-#if defined LLM_ISA_avx512 || defined LLM_ISA_avx512bf16 || defined LLM_ISA_amx
+#ifdef LLM_ISA_avx512
 enum { WIDE = 8 };
 #elif defined LLM_ISA_avx2
 enum { WIDE = 4 };

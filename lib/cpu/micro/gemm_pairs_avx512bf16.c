@@ -219,7 +219,7 @@ static double peak_bf16(int64_t iterations)
     return (double)iterations * CHAINS * VN * 4;
 }
 
-void llm_fill_gemm_pairs_avx512bf16(struct llm_kernels *k)
+void llm_fill_gemm_avx512bf16(struct llm_kernels *k)
 {
     k->gemm.bf16 = (struct llm_gemm){.k_unit = UNIT, .element = 2, .pack_a = pack_a, .pack_a_transposed = pack_a_transposed, .pack_b = pack_b,
                                      .pack_b_bf16 = pack_b_bf16, .pack_b_transposed = pack_b_transposed,
