@@ -8,11 +8,25 @@
 #include "cpu/kernels/gemm_opened.h"
 
 #define ROWS 4
-#define FEW (VN == 16 ? PANEL : 2) /* rows of one tile of the other kernels, whose registers hold the opened weights */
 #define MAX_VECTORS (VN == 16 ? 3 : VECTORS)
 #define MAX_PANELS ((MAX_VECTORS * VN + PANEL - 1) / PANEL)
 
 static void (*few_rows[N_KINDS])(const struct llm_gemm_q_job *);
+
+/* Up to how many rows the other kernels are left, which open weights in registers: those of one tile, or of two where opening twice takes less than
+ * storing what was opened. */
+INLINE int few(const struct kind *k)
+{
+    if (VN == 16) return PANEL;
+    switch (k->type) {
+    case LLM_Q4_0:
+    case LLM_Q4_1:
+    case LLM_Q4_K:
+    case LLM_Q8_0:
+    case LLM_Q8_K: return SUMS_OF_16 ? 4 : 2;
+    default: return 2;
+    }
+}
 
 /* How the products of a group are computed; one tile function is compiled for each form. */
 struct form {
@@ -192,7 +206,7 @@ INLINE void multiply(const struct llm_gemm_q_job *g, const int i)
     const int64_t groups = g->k / GROUP, blocks = groups / k->groups, block_bytes = k->bytes * PANEL;
     struct opened o[MAX_PANELS];
     _Alignas(64) float sums[OPENED_ROWS * MAX_VECTORS * VN];
-    if (g->m <= FEW || g->m > OPENED_ROWS || g->k == 0) {
+    if (g->m <= few(k) || g->m > OPENED_ROWS || g->k == 0) {
         few_rows[i](g);
         return;
     }
