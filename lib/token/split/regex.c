@@ -1,5 +1,6 @@
 /* Any pattern, through PCRE2 with its JIT. \s and \S are made White_Space (as Oniguruma and Rust's regex have it; PCRE2's own \s also
- * takes U+180E). */
+ * takes U+180E), and \w and \W what Oniguruma has: alphabetic characters, marks, decimal digits and what connects words. PCRE2's own \w
+ * depends on its version: up to 10.42 it has neither marks nor connectors but "_", and all numbers. Within a class \W is PCRE2's. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
@@ -21,18 +22,45 @@ struct llm_regex_state {
     pcre2_jit_stack *stack;
 };
 
+/* \p{Alphabetic}, which not every PCRE2 knows, is letters, numbers that are letters, some marks, and letters in circles and squares. Of other
+ * numbers Oniguruma has those of Latin-1. */
+#define WORD \
+    "\\p{L}\\p{M}\\p{Nl}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}" \
+    "\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}\\p{Nd}\\p{Pc}"
+
+/* Where the class ends that begins at p, "[": at its "]". */
+static const char *class_end(const char *p)
+{
+    p += 1 + (p[1] == '^');
+    p += *p == ']';
+    for (; *p && *p != ']'; p++) {
+        const char *name = p[0] == '[' && p[1] == ':' ? strstr(p + 2, ":]") : NULL;
+        if (name)
+            p = name + 1;
+        else if (*p == '\\' && p[1])
+            p++;
+    }
+    return p;
+}
+
 static int translate(const char *pattern, struct llm_buf *out, struct llm_err *e)
 {
+    const char *end = pattern; /* before it: within a class */
     for (const char *p = pattern; *p; p++) {
+        if (*p == '[' && p >= end)
+            end = class_end(p);
         if (*p != '\\' || !p[1]) {
             if (llm_buf_put(out, p, 1, e) < 0)
                 return -1;
             continue;
         }
         p++;
-        int bad = *p == 's'   ? llm_buf_printf(out, e, "\\p{White_Space}")
-                  : *p == 'S' ? llm_buf_printf(out, e, "\\P{White_Space}")
-                              : llm_buf_put(out, p - 1, 2, e);
+        int bad = *p == 's'               ? llm_buf_printf(out, e, "\\p{White_Space}")
+                  : *p == 'S'             ? llm_buf_printf(out, e, "\\P{White_Space}")
+                  : *p == 'w' && p < end  ? llm_buf_printf(out, e, WORD)
+                  : *p == 'w'             ? llm_buf_printf(out, e, "[" WORD "]")
+                  : *p == 'W' && p >= end ? llm_buf_printf(out, e, "[^" WORD "]")
+                                          : llm_buf_put(out, p - 1, 2, e);
         if (bad < 0)
             return -1;
     }

@@ -243,6 +243,33 @@ static void bad_patterns(void **state)
     llm_regex_destroy(r);
 }
 
+/* What \w means in the patterns of Hugging Face's tokenizers, outside of classes and within. */
+static void test_words(void **state)
+{
+    static const uint32_t yes[] = {'a', '_', '7', 0xE9, 0x301, 0x903, 0x20DD, 0x203F, 0x2160, 0x24B6, 0x660, 0x4E2D, 0xFE0F, 0x1F130, 0xB2, 0xBD};
+    static const uint32_t no[] = {'!', ' ', 0x2070, 0x2460, 0x200C, 0x200D, 0x2603, 0x1F600};
+    static const char *const words[] = {"\\w", "[\\w]", "[]\\w]", "[[:alpha:]\\w]", "[\\]\\w-]"};
+    static const char *const others[] = {"\\W+", "[^\\w]+", "[^]\\w]+", "[^[:alpha:]\\w]+", "[^\\]\\w-]+"};
+    const size_t n_yes = sizeof yes / sizeof *yes, n_no = sizeof no / sizeof *no;
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct llm_err e = {0};
+        struct llm_regex *word = llm_regex_create(words[i], "pattern", &e), *other = llm_regex_create(others[i], "pattern", &e);
+        assert_non_null(word);
+        assert_non_null(other);
+        for (size_t k = 0; k < n_yes + n_no; k++) {
+            const uint32_t cp = k < n_yes ? yes[k] : no[k - n_yes];
+            unsigned char p[5];
+            size_t n = (size_t)llm_utf8_put(cp, p);
+            p[n] = '.'; /* no word, so that the others' piece has it too */
+            if (is(word, p, n) != (k < n_yes)) fail_msg("%s: U+%04X", words[i], cp);
+            if (is(other, p, n) != (k < n_yes)) fail_msg("%s: U+%04X", others[i], cp);
+        }
+        llm_regex_destroy(word);
+        llm_regex_destroy(other);
+    }
+}
+
 int main(void)
 {
     struct CMUnitTest tests[32];
@@ -256,5 +283,6 @@ int main(void)
     }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(other_patterns);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(bad_patterns);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_words);
     return _cmocka_run_group_tests("split", tests, n, fill_pool, NULL);
 }
