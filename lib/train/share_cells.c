@@ -122,26 +122,28 @@ static void put_cells(struct llm_share *s, size_t param)
     s->params[param].end = s->n_cells;
 }
 
-int llm_share_owner_of(int owners, size_t before, size_t n, size_t total)
+int llm_share_part_of(int owners, size_t before, size_t n, size_t total)
 {
     return (int)((double)owners * ((double)before + (double)n / 2) / (double)total);
 }
 
-/* Of a group's cells [first, end), of one lane: each goes to the rank in whose part of the elements its middle lies. Slices of the ranks' parts make
- * a unit. Returns the number of units; unit[c] becomes that of cell c, counted from n_units. */
+int llm_share_owner_of(int owners, int part, int64_t group) { return (int)((part + group) % owners); }
+
+/* Of a group's cells [first, end), of one lane: each is of the part, of as many as there are ranks, in which its middle lies. Slices of parts make a
+ * unit. Returns the number of units; unit[c] becomes that of cell c, counted from n_units. */
 static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t *unit)
 {
     const struct llm_share_param *at = &s->params[s->cells[first].param];
     const bool expert = at->copies == LLM_SHARE_EXPERT;
     const int step = expert ? group_size(s) : s->lanes, owners = expert && s->comm ? s->dp / s->ep : s->dp;
     size_t total = 0, done = 0, own = 0, most = 0;
-    int rank = -1;
+    int part = -1;
     for (size_t c = first; c < end; c++) total += s->cells[c].n;
     for (size_t c = first; c < end; c++) {
-        const int owner = llm_share_owner_of(owners, done, s->cells[c].n, total);
-        if (owner != rank) own = 0;
-        rank = owner;
-        s->cells[c].owner = owner * step + at->home;
+        const int next = llm_share_part_of(owners, done, s->cells[c].n, total);
+        if (next != part) own = 0;
+        part = next;
+        s->cells[c].owner = llm_share_owner_of(owners, part, at->group) * step + at->home;
         unit[c] = s->n_units + own / (UNIT_ELEMENTS / (size_t)owners);
         if (unit[c] + 1 - s->n_units > most) most = unit[c] + 1 - s->n_units;
         own += s->cells[c].n;

@@ -47,8 +47,10 @@ struct llm_share_run { size_t param, from, n; };
 /* The next run of `owner` in the unit, from entry *at of llm_share.listed on, which moves past it. False: there is none. */
 bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *u, int owner, size_t *at, struct llm_share_run *run);
 
-/* Which of so many owners has a cell of n elements, with so many before it, of a group of `total`. */
-int llm_share_owner_of(int owners, size_t before, size_t n, size_t total);
+/* In which of so many parts of a group's `total` elements the middle of a cell of n lies, with so many before it. */
+int llm_share_part_of(int owners, size_t before, size_t n, size_t total);
+/* The owner of a part of a group: the next one in each group, so that the same ranks do not have the larger parts of all layers. */
+int llm_share_owner_of(int owners, int part, int64_t group);
 /* The rank that moves a cell in this rank's lane. */
 int llm_share_owner(const struct llm_share *s, const struct llm_share_cell *c);
 /* The ranks among which the gradients of a unit travel, as this rank takes part in it: first, first + step, … */

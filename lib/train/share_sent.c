@@ -59,7 +59,7 @@ static void add_class(struct tally *w, const struct llm_share_part *parts, size_
         if (parts[i].group != group || parts[i].copies != copies) continue;
         for (size_t at = 0, n; at < parts[i].n; at += n) {
             n = parts[i].whole || parts[i].n - at < LLM_OPTIM_BLOCK ? parts[i].n - at : LLM_OPTIM_BLOCK;
-            w->own[llm_share_owner_of((int)owners, done, n, total)] += (double)n;
+            w->own[llm_share_owner_of((int)owners, llm_share_part_of((int)owners, done, n, total), group)] += (double)n;
             done += n;
         }
     }
