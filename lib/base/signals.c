@@ -16,7 +16,7 @@
 static const int fatal[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 enum { N_FATAL = sizeof fatal / sizeof *fatal, N_SLOTS = 1040 /* enough for all parts of a split model */, PATH_ROOM = 4096 };
 
-/* A slot's path stays where it is once the slot was used, because a signal handler may read it at any time; `live` is set after the path is complete. */
+/* A slot keeps its memory once it was used, because a signal handler may read the path at any time; `live` is set after the path is complete. */
 static char *paths[N_SLOTS];
 static volatile sig_atomic_t live[N_SLOTS];
 static volatile sig_atomic_t caught;

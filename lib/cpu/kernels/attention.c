@@ -415,7 +415,8 @@ FEW_TYPES(FEW, bf16, ROUNDED)
     static void back_##name(const struct llm_attn_back *t) { back(t, f); } \
     static float dot_##name(const float *x, const float *y, int64_t n) { return dot(x, y, n, f); }
 #define MATH(name, numbers, multiple) \
-    (struct llm_attention_math){FEW_OF_##name .per_unit = (numbers), .align = (multiple), .edge = (numbers) > 1 ? TILE : LLM_ATTN_LANES, .begin = nothing, .end = nothing, \
+    (struct llm_attention_math) \
+    {FEW_OF_##name .per_unit = (numbers), .align = (multiple), .edge = (numbers) > 1 ? TILE : LLM_ATTN_LANES, .begin = nothing, .end = nothing, \
      .pack_a = pack_a_##name, .pack_at = pack_at_##name, .pack_b = pack_b_##name, .pack_bt = pack_bt_##name, .product = product_##name, \
      .softmax = softmax_##name, .back = back_##name, .dot = dot_##name, .pack_b_of = {CACHED_TYPES(B_OF, name, )}, \
      .pack_bt_of = {CACHED_TYPES(BT_OF, name, )}}
