@@ -24,12 +24,26 @@ fi
 
 bats_require_minimum_version 1.5.0
 
-# The libraries' functions that tests call. Reading the libraries takes longer than bats needs for a test: the first call does it.
-for name in fail assert assert_equal assert_output assert_line assert_regex refute refute_output refute_line \
+# The libraries' functions that tests call. Reading the libraries takes as long as bats needs for a test, so only a call that plain_NAME does not find
+# true reads them: one that fails, or that has options.
+plain_assert_equal() { [[ $1 == "$2" ]]; }
+plain_assert_output() { [[ $# == 1 && $1 != -* && -v output && $output == "$1" ]]; }
+plain_assert_line() {
+    local line
+    [[ $# == 1 && $1 != -* ]] || return 1
+    for line in "${lines[@]}"; do [[ $line != "$1" ]] || return 0; done
+    return 1
+}
+plain_assert_exist() { [[ $# == 1 && -e $1 ]]; }
+plain_assert_not_exist() { [[ $# == 1 && ! -e $1 ]]; }
+for name in fail assert_equal assert_output assert_line assert_regex refute_output refute_line \
     assert_exist assert_exists assert_not_exist assert_not_exists assert_file_exist assert_file_exists assert_file_executable; do
-    eval "$name() { libraries; $name \"\$@\"; }"
+    if declare -F "plain_$name" > /dev/null; then eval "$name() { plain_$name \"\$@\" || { libraries; $name \"\$@\"; }; }"
+    else eval "$name() { libraries; $name \"\$@\"; }"; fi
 done
 unset name
+assert() { "$@" || fail "expected to be true: $*"; }
+refute() { ! "$@" || fail "expected to be false: $*"; }
 libraries() {
     dirname() { printf '%s\n' "${1%/*}"; } # they ask for their folder twenty times: not by a program each
     bats_load_library bats-support
