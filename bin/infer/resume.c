@@ -98,8 +98,8 @@ static int bad_line(const char *path, int64_t number, struct llm_err *e)
     return llm_fail(e, EX_DATAERR, "%s: line %" PRId64 ": expected an answer with \"id\" and \"key\", as --resume writes them", path, number);
 }
 
-/* Notes one line of the file. *drop: it is an error whose line of input is tried again, or a sample behind one that is missing: all from the
- * first missing one on are made again, so that how many are there says which. */
+/* Notes one line of the file. *drop: it is an error whose line of input is tried again, or a sample after a missing one: the samples from
+ * the first missing one on are generated again, so that the number of samples in the file is that of the next one. */
 static int note(struct resume *r, const struct session *s, const char *text, size_t n, int64_t number, bool *drop, struct llm_err *e)
 {
     const char *path = s->a->common.output, *key = NULL;

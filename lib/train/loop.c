@@ -19,7 +19,7 @@ static int save_average(struct llm_loop *l, struct llm_err *e)
 
 int llm_loop_save(struct llm_loop *l, struct llm_err *e)
 {
-    if (!l->output) return llm_share_settle(&l->t->share, e) < 0 ? -1 : save_average(l, e);
+    if (!l->output) return llm_share_wait_weights(&l->t->share, e) < 0 ? -1 : save_average(l, e);
     double started = llm_now();
     LLM_PROFILE("save", 0);
     if (llm_trainer_save(l->t, l->output, l->output_as, e) < 0 || save_average(l, e) < 0) return -1;
@@ -69,7 +69,7 @@ static int guarded_step(struct llm_trainer *t, struct llm_step_report *r, struct
 static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double *loss, double *bits, struct llm_err *e)
 {
     struct llm_trainer *t = l->t;
-    if (llm_share_settle(&t->share, e) < 0) return -1;
+    if (llm_share_wait_weights(&t->share, e) < 0) return -1;
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
     int got = llm_fault_guard(take_eval, &(struct evaluation){t, loss, bits}, e);
     if (t->o.eval_ema) llm_trainer_swap_ema(t);

@@ -10,7 +10,7 @@
  * What each rank keeps whole depends on `zero`:
  * 0: everything. Every rank gets the whole gradient and updates all parameters.
  * 1: weights and gradients. A rank has moments of its own cells alone and updates these; then every rank gets the updated parameters, those of a
- *    layer by the time that the next step's first forward pass enters it, or that anything else reads them (llm_share_settle).
+ *    layer by the time that the next step's first forward pass enters it, or that anything else reads them (llm_share_wait_weights).
  * 2: weights. Gradients of layers have memory for two groups; a rank keeps the gradient of its own cells.
  * 3: what is in no layer. Weights of layers have memory for two groups, too. With 1, 2 and 3 they come from their owners one group ahead, with 3 in
  *    every pass.
@@ -245,14 +245,14 @@ int llm_share_place(struct llm_share *s, size_t i, struct llm_err *e) LLM_MUST_C
 /* Before parameters are freed: those that have shared memory forget it. */
 void llm_share_forget_places(struct llm_share *s);
 /* Owners' weights have changed: groups are brought anew. The messages of what is in no layer, and with zero 1 and 2 those of the first group, begin.
- * Until llm_share_settle an owner must not write its weights. 0 or -1. */
+ * Until llm_share_wait_weights an owner must not write its weights. 0 or -1. */
 int llm_share_changed(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* Waits for the weights that are in no layer, before a forward pass; those of layers are waited for as the pass enters them. 0 or -1. */
 int llm_share_begin_forward(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* Begins the messages of all weights, which other ranks may wait for in passes that this rank does not make. 0 or -1. */
 int llm_share_post_weights(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* Waits until this rank has all weights that it keeps whole, and the others have its own: collective. Nothing if that is so. 0 or -1. */
-int llm_share_settle(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+int llm_share_wait_weights(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- a step: each rank calls these in this order, also if its rows have failed ---- */
 /* Before the passes of shard `shard` of the rank's. `last`: gradients of its coming pass are complete. */
@@ -269,7 +269,7 @@ void llm_share_end_members(struct llm_share *s, int64_t pass, int64_t chunk);
 /* The shards of member m of this rank's group. In a process whose group is not there, for estimates: its own. */
 struct llm_shard_run llm_share_member_run(const struct llm_share *s, int m);
 /* After the rank's rows: does what is left of the exchanges, and waits for them. Then the owners have the gradient of the step
- * (llm_trainable_grad), with zero 0 and int8 all ranks llm_param.grad, and the weights are settled. */
+ * (llm_trainable_grad), with zero 0 and int8 all ranks llm_param.grad, and every rank has the weights. */
 int llm_share_finish(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* Around a pass of evaluation, with zero 3: a rank whose pass has failed goes through the rest of it, as the others do. */
 void llm_share_begin_eval(struct llm_share *s);

@@ -175,7 +175,7 @@ int llm_share_post_weights(struct llm_share *s, struct llm_err *e)
     return s->comm ? post_until(s, s->n_groups, e) : 0;
 }
 
-int llm_share_settle(struct llm_share *s, struct llm_err *e)
+int llm_share_wait_weights(struct llm_share *s, struct llm_err *e)
 {
     if (!s->comm || llm_comm_broken(s->comm)) return 0; /* a broken communicator is reported by who uses it */
     if (llm_share_post_weights(s, e) < 0) return -1;
@@ -370,7 +370,7 @@ int llm_share_end(struct llm_share *s, int64_t shard, int64_t chunk, struct llm_
 
 int llm_share_finish(struct llm_share *s, struct llm_err *e)
 {
-    if (llm_share_settle(s, e) < 0) return -1;
+    if (llm_share_wait_weights(s, e) < 0) return -1;
     if (s->int8) return llm_share_add_int8(s, e);
     while (s->comm && s->round < s->rounds) {
         if (llm_share_end_pass(s, e) < 0) return -1;

@@ -1,4 +1,4 @@
-/* The bytes of gradients and weights that a rank sends in a step, reckoned by the cells of a run (train/share.h). */
+/* The bytes of gradients and weights that a rank sends in a step, computed from the cells of a run (train/share.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

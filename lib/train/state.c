@@ -364,7 +364,7 @@ static int save_to(struct llm_trainer *t, const struct target *to, struct llm_er
     llm_arena_trim(&t->ctx.store);
     llm_stages_trim(t->stages);
     llm_comm_set_place(t->comm, "saving");
-    if (llm_share_settle(&t->share, e) < 0) return -1;
+    if (llm_share_wait_weights(&t->share, e) < 0) return -1;
     int got = llm_share_scatters(&t->share) || t->o.tensor_parts > 1 ? collect_masters(t, &k, e) : 0;
     if (got == 0) got = llm_trainer_agree(t, to->as == LLM_SAVE_RUN ? append_state(t, &s, e) : 0, e);
     if (got == 0) got = llm_trainer_agree(t, save(t, to, &s, e), e);

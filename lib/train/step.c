@@ -241,7 +241,7 @@ static int update(struct llm_trainer *t, const struct llm_step_report *r, struct
     int got = llm_params_update(t->params, t->n_params, &u, e);
     if (t->share.zero == 0) return got;
     if ((got = llm_trainer_agree(t, got, e)) < 0 || llm_share_changed(&t->share, e) < 0) return -1;
-    if (reads_all(t) && llm_share_settle(&t->share, e) < 0) return -1;
+    if (reads_all(t) && llm_share_wait_weights(&t->share, e) < 0) return -1;
     for (size_t i = 0; i < t->n_params; i++) llm_weight_changed(&t->params[i].p->weight);
     llm_params_average(t->params, t->n_params, u.ema);
     return 0;
@@ -329,7 +329,7 @@ static int survey(void *t, struct llm_err *e)
 /* Every rank looks at all documents. */
 static int survey_shared(struct llm_trainer *t, struct llm_err *e)
 {
-    if (llm_share_settle(&t->share, e) < 0) return -1;
+    if (llm_share_wait_weights(&t->share, e) < 0) return -1;
     return t->comm ? llm_trainer_agree(t, llm_fault_guard(survey, t, e), e) : llm_trainer_survey(t, e);
 }
 
@@ -349,7 +349,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     if (dropped) {
         struct llm_err ignored;
         llm_trainer_forget(t);
-        if (llm_share_settle(&t->share, dropped < 0 ? &ignored : e) < 0) return -1;
+        if (llm_share_wait_weights(&t->share, dropped < 0 ? &ignored : e) < 0) return -1;
         return dropped;
     }
     if (!t->outer.replicas && update(t, r, e) < 0) return -1;

@@ -258,7 +258,7 @@ static void hash_piece(void *arg, size_t i, int thread)
 
 int llm_trainer_update_hash(struct llm_trainer *t, struct llm_err *e)
 {
-    if (llm_share_settle(&t->share, e) < 0) return -1;
+    if (llm_share_wait_weights(&t->share, e) < 0) return -1;
     if (!t->hashes) return 0;
     if (t->outer.replicas) return llm_outer_hash(&t->outer, t->hashes, e);
     LLM_PROFILE("ranks: hash", 0);

@@ -306,20 +306,20 @@ INLINE void add_to_trial(const struct shape *s, enum form form, V x, V w, V abov
     r->ll = v_add(r->ll, v_mul(weighted, level));
 }
 
-/* The errors of three candidates with the same offset and different scales, for a vector of groups. Their pairs begin at `at`, at + apart and
- * at + 2 · apart. */
-INLINE void try_three(const struct shape *s, const struct llm_fit_values *v, int at, int apart, struct llm_fit_tries *t)
+/* The errors of three candidates with the same offset and different scales, for a vector of groups. Their pairs begin at `at`, at + stride and
+ * at + 2 · stride. */
+INLINE void try_three(const struct shape *s, const struct llm_fit_values *v, int at, int stride, struct llm_fit_tries *t)
 {
     const float *x = v->x + at % LLM_FIT_LANES, *w = v->w + at % LLM_FIT_LANES;
     struct trial r[3];
     LLM_UNROLL
-    for (int k = 0; k < 3; k++) begin_trial(t, at + k * apart, VN, &r[k]);
+    for (int k = 0; k < 3; k++) begin_trial(t, at + k * stride, VN, &r[k]);
     for (int j = 0; j < v->n; j++) {
         const V xj = v_load(x + j * LLM_FIT_LANES), wj = v_load(w + j * LLM_FIT_LANES), above = v_add(xj, r[0].low);
         LLM_UNROLL
         for (int k = 0; k < 3; k++) add_to_trial(s, LINEAR, xj, wj, above, false, &r[k]);
     }
-    for (int k = 0; k < 3; k++) v_store(t->error + at + k * apart, r[k].error);
+    for (int k = 0; k < 3; k++) v_store(t->error + at + k * stride, r[k].error);
 }
 
 /* Whether nine candidates, each of three scales with each of three offsets, are whole vectors for every scale. */
