@@ -63,7 +63,7 @@ int adapters_take(const struct session *s, const json_t *object, float **factors
     const json_t *given = json_object_get(object, "adapter"), *v;
     size_t i, n = s->a->adapters.n;
     *factors = NULL;
-    if (!given) return 0;
+    if (!given || (json_is_null(given) && n == 0)) return 0;
     if (check_mixing(s, e) < 0) return -1;
     *factors = llm_calloc(n, sizeof **factors, "a line", e);
     if (!*factors) return -1;

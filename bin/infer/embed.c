@@ -84,7 +84,7 @@ static int take_object(struct run *r, json_t *o, struct llm_err *e)
     int status = json_is_object(o) ? 0 : llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
     if (status == 0 && r->s->a->rerank) status = take_passage(r, o, e);
     if (status == 0) status = prompt_take(r->s, o, r->in.number, &ids, &n_ids, e);
-    if (status == 0 && json_object_get(o, "adapter")) {
+    if (status == 0 && json_object_get(o, "adapter") && !json_is_null(json_object_get(o, "adapter"))) {
         status = llm_fail(e, EX_DATAERR, "\"adapter\": --embed and --classify have the adapters of --adapter for all lines");
     }
     if (status == 0) status = prompt_check(r->s, n_ids, e);

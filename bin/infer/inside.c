@@ -44,7 +44,7 @@ int steer_take(const struct session *s, const json_t *object, float **strengths,
     const json_t *given = json_object_get(object, "steer"), *v;
     size_t i;
     *strengths = NULL;
-    if (!given) return 0;
+    if (!given || (json_is_null(given) && s->a->steer.n == 0)) return 0;
     if (s->a->steer.n == 0) return llm_fail(e, EX_DATAERR, "\"steer\": expected --steer, which loads what lines may name");
     if (s->begin.n > 0) return llm_fail(e, EX_DATAERR, "\"steer\": expected no --kv-in, which has been made with the directions of --steer");
     *strengths = llm_calloc(s->editors.n, sizeof **strengths, "a line", e);

@@ -118,7 +118,10 @@ static int take_biases(struct line *l, struct llm_prompt *p, struct llm_err *e)
     const char *key = json_object_get(l->object, "logit_bias") ? "logit_bias" : "logit-bias", *id;
     json_t *given = json_object_get(l->object, key), *v;
     size_t i, n = 0;
-    if (!given || json_is_null(given)) return 0;
+    if (!given || json_is_null(given)) {
+        json_object_del(l->object, key);
+        return 0;
+    }
     l->biases = llm_calloc((json_is_object(given) ? json_object_size(given) : json_array_size(given)) + 1, sizeof *l->biases, "logit biases", e);
     if (!l->biases) return -1;
     int bad = json_is_object(given) || json_is_array(given) ? 0 : -1;
@@ -178,7 +181,10 @@ static int take_id(const struct run *r, struct line *l, struct llm_prompt *p, st
 static int take_stops(struct line *l, struct llm_prompt *p, struct llm_err *e)
 {
     json_t *stop = json_object_get(l->object, "stop");
-    if (!stop || json_is_null(stop)) return 0;
+    if (!stop || json_is_null(stop)) {
+        json_object_del(l->object, "stop");
+        return 0;
+    }
     l->stop_list = json_is_string(stop) ? json_pack("[O]", stop) : json_incref(stop);
     size_t n = json_array_size(l->stop_list);
     if (!json_is_array(l->stop_list)) return llm_fail(e, EX_DATAERR, "\"stop\": expected a string or a list of strings");

@@ -115,6 +115,8 @@ static int no_prompt(const json_t *o, struct llm_err *e)
 int prompt_of_line(const struct session *s, const json_t *o, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
     const json_t *prompt = json_object_get(o, "prompt"), *list = json_object_get(o, "ids");
+    if (json_is_null(prompt)) prompt = NULL;
+    if (json_is_null(list)) list = NULL;
     if (!prompt && !list && s->a->embed) prompt = json_object_get(o, "text");
     if (json_is_array(list) && !prompt) return prompt_take_ids(s, list, ids, n_ids, e);
     if (!json_is_string(prompt) || list) return no_prompt(o, e);

@@ -123,3 +123,15 @@ total() {
     assert_not_exist out.jsonl
     nothing_left
 }
+
+@test "--jsonl: a member that is null counts as absent" {
+    local members='"ids": null, "stop": null, "logit_bias": null, "temperature": null, "seed": null, "negative_prompt": null'
+    echo '{"prompt": "Once upon"}' | llm-infer -q -m "$M" --jsonl --no-timings -n 4 > plain
+    echo '{"prompt": "Once upon", '"$members"'}' | llm-infer -q -m "$M" --jsonl --no-timings -n 4 | cmp - plain
+    echo '{"prompt": "Once upon", "adapter": null, "steer": null, "images": null, "tools": null}' |
+        llm-infer -q -m "$M" --jsonl --no-timings -n 4 > got
+    assert_equal "$(jq -c '.text' got)" "$(jq -c '.text' plain)"
+    echo '{"prompt": "Once upon", "adapter": null}' | llm-infer -q -m "$M" --jsonl --embed > got
+    echo '{"prompt": "Once upon"}' | llm-infer -q -m "$M" --jsonl --embed > plain
+    assert_equal "$(jq -c '.embedding' got)" "$(jq -c '.embedding' plain)"
+}
