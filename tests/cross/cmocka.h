@@ -45,18 +45,21 @@ struct CMUnitTest {
     } while (0)
 static int skipped_;
 
-static inline int cmocka_run_(const struct CMUnitTest *tests, size_t n)
+static inline int cmocka_run_(const struct CMUnitTest *tests, size_t n, int (*setup)(void **), int (*teardown)(void **))
 {
+    void *state = NULL;
     printf("1..%zu\n", n);
+    if (setup && setup(&state) != 0) fail_msg("setup failed");
     for (size_t i = 0; i < n; i++) {
         skipped_ = 0;
-        tests[i].run(NULL);
+        tests[i].run(&state);
         printf("ok %zu - %s%s\n", i + 1, tests[i].name, skipped_ ? " # SKIP" : "");
         fflush(stdout);
     }
+    if (teardown && teardown(&state) != 0) fail_msg("teardown failed");
     return 0;
 }
-#define cmocka_run_group_tests(tests, setup, teardown) cmocka_run_(tests, sizeof(tests) / sizeof *(tests))
+#define cmocka_run_group_tests(tests, setup, teardown) cmocka_run_(tests, sizeof(tests) / sizeof *(tests), setup, teardown)
 #define cmocka_run_group_tests_name(name, tests, setup, teardown) cmocka_run_group_tests(tests, setup, teardown)
 
 #endif
