@@ -89,6 +89,19 @@ kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
     jq -e '.fan_in_fan_out == false' moe-folder/adapter_config.json
 }
 
+@test "GGUF stacks the experts of a layer: some without a pair, or of different ranks" {
+    llm-train -q -c moe --set num_hidden_layers=1 --set hidden_size=64 --set num_local_experts=4 -T "$F/tok.json" -l 24 -n 4 -o m.llm "$F/data.tok"
+    llm-train -q --init m.llm --adapter lora --rank 2 --targets '*experts.[13].*' -l 24 -b 4 -n 4 --precision f32 --lr 1e-2 -o a.llm "$F/data.tok"
+    llm-quantize -q -t keep --base m.llm a.llm a.gguf
+    refute cmp -s <(score m.llm) <(score m.llm --adapter a.llm)
+    paste -d ' ' <(score m.llm --adapter a.gguf) <(score m.llm --adapter a.llm) | apart 1e-5 0
+    llm-quantize -q -t q4_0 --energy .5 --factors f.gguf m.llm q.gguf
+    llm-quantize -q -t q4_0 --energy .5 --factors f.llm --report report.tsv m.llm q.llm
+    [[ $(awk -F '\t' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "rank") column = i; next } /experts/ { print $column }' report.tsv | sort -u | wc -l) -gt 1 ]]
+    refute cmp -s <(score q.llm) <(score q.llm --adapter f.llm)
+    paste -d ' ' <(score q.gguf --adapter f.gguf) <(score q.llm --adapter f.llm) | apart 1e-5 0
+}
+
 @test "merged in f32 the model is the same within rounding; in fewer bits the note says what it costs" {
     local adapter=$golden/trained
     llm-quantize -t f32 --merge "$adapter" "$tiny" f32.llm 2> note

@@ -139,30 +139,61 @@ int llm_lora_save_folder(struct llm_lora *l, const struct llm_model *m, const ch
 
 /* ---- GGUF ---- */
 
-/* The pairs of a GGUF tensor: one, or those of all experts of a layer. */
-static int add_gguf(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_names *names, size_t first, enum llm_dtype type,
-                    struct llm_tensor_list *t, struct llm_err *e)
+/* Whether specification k is of the GGUF tensor of s: it itself, or an expert of the same layer. */
+static bool of_tensor(const struct llm_lora_names *names, size_t k, const struct llm_param_spec *s)
+{
+    return s->n_parts ? llm_param_spec_stacked(&names->d.specs[k], s) : &names->d.specs[k] == s;
+}
+
+static const struct llm_lora_pair *pair_at(const struct llm_lora *l, const struct llm_lora_names *names, size_t k)
+{
+    return names->params[k] ? llm_lora_pair_of(l, names->params[k]) : NULL;
+}
+
+/* The pair of the highest rank among those of the GGUF tensor of s, whose number is counted. NULL: it has none. */
+static const struct llm_lora_pair *highest(const struct llm_lora *l, const struct llm_lora_names *names, const struct llm_param_spec *s, size_t *n)
+{
+    const struct llm_lora_pair *found = NULL;
+    for (size_t k = 0; k < names->d.n; k++) {
+        const struct llm_lora_pair *q = of_tensor(names, k, s) ? pair_at(l, names, k) : NULL;
+        *n += q ? 1 : 0;
+        if (q && (!found || q->a.weight.n > found->a.weight.n)) found = q;
+    }
+    return found;
+}
+
+/* One half of a pair as part of a stack of `rank`: rows of a, columns of b that its own rank lacks are zero. Readers scale all by alpha / rank, so
+ * that b makes up for its own. */
+static int put_half(const struct llm_model *m, const struct llm_lora_pair *q, bool b, int64_t rank, float *out, struct llm_err *e)
+{
+    const int64_t own = q->a.weight.n;
+    float *x = ordered(m, b ? &q->b : &q->a, b ? q->param : NULL, LLM_LORA_GGUF, e);
+    if (!x) return -1;
+    if (!b || own == rank) {
+        memcpy(out, x, (size_t)llm_param_count(b ? &q->b : &q->a) * sizeof *x);
+    } else {
+        for (int64_t i = 0; i < q->param->weight.n; i++) {
+            for (int64_t c = 0; c < own; c++) out[i * rank + c] = (float)((double)x[i * own + c] * (double)rank / (double)own);
+        }
+    }
+    free(x);
+    return 0;
+}
+
+/* Adds the pairs of the GGUF tensor of s: one, or those of the experts of a layer, of which q has the highest rank. */
+static int add_gguf(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_names *names, const struct llm_param_spec *s,
+                    const struct llm_lora_pair *q, enum llm_dtype type, struct llm_tensor_list *t, struct llm_err *e)
 {
     static const char *const ends[] = {".lora_a", ".lora_b"};
-    const struct llm_param_spec *s = &names->d.specs[first];
-    int64_t parts = s->n_parts ? s->n_parts : 1;
-    const struct llm_lora_pair *q = llm_lora_pair_of(l, names->params[first]);
+    const int64_t parts = s->n_parts ? s->n_parts : 1, rank = q->a.weight.n;
     for (int i = 0; i < 2; i++) {
         const struct llm_param *half = i ? &q->b : &q->a;
-        int64_t n = llm_param_count(half), part = 0;
-        float *all = llm_alloc((size_t)(parts * n), sizeof *all, s->name, e);
+        const int64_t n = llm_param_count(half);
+        float *all = llm_calloc((size_t)(parts * n), sizeof *all, s->name, e);
         int r = all ? 0 : -1;
-        for (size_t k = first; r == 0 && part < parts && k < names->d.n; k++) {
-            if (s->n_parts && !llm_param_spec_stacked(&names->d.specs[k], s)) continue;
-            const struct llm_lora_pair *other = names->params[k] ? llm_lora_pair_of(l, names->params[k]) : NULL;
-            if (!other || other->a.weight.n != q->a.weight.n) {
-                r = llm_fail(e, EX_UNAVAILABLE, "tensor '%s': GGUF cannot say this: expected pairs of one rank at all experts", s->name);
-                break;
-            }
-            float *x = ordered(m, i ? &other->b : &other->a, i ? other->param : NULL, LLM_LORA_GGUF, e);
-            if (x) memcpy(all + part++ * n, x, (size_t)n * sizeof *x);
-            else r = -1;
-            free(x);
+        for (size_t k = 0; r == 0 && k < names->d.n; k++) {
+            const struct llm_lora_pair *part = of_tensor(names, k, s) ? pair_at(l, names, k) : NULL;
+            if (part) r = put_half(m, part, i, rank, all + (s->n_parts ? names->d.specs[k].part * n : 0), e);
         }
         struct llm_tensor_out shape = {.n_dims = s->n_parts ? 3 : 2, .shape = {half->shape[0], half->shape[1]}};
         if (s->n_parts) memcpy(shape.shape, (int64_t[]){parts, half->shape[0], half->shape[1]}, 3 * sizeof *shape.shape);
@@ -190,11 +221,10 @@ static int list_gguf(struct llm_lora *l, const struct llm_model *m, const struct
 {
     size_t done = 0;
     for (size_t i = 0; i < names->d.n; i++) {
-        if (!names->params[i] || !llm_lora_pair_of(l, names->params[i])) continue;
-        done++;
-        if (names->d.specs[i].stem == LLM_STEM_KV_B)
-            return llm_fail(e, EX_UNAVAILABLE, "'%s': GGUF has this matrix in two halves", names->params[i]->name);
-        if (names->d.specs[i].part == 0 && add_gguf(l, m, names, i, type, t, e) < 0) return -1;
+        const struct llm_param_spec *s = &names->d.specs[i];
+        const struct llm_lora_pair *q = s->part == 0 ? highest(l, names, s, &done) : NULL;
+        if (q && s->stem == LLM_STEM_KV_B) return llm_fail(e, EX_UNAVAILABLE, "'%s': GGUF has this matrix in two halves", q->param->name);
+        if (q && add_gguf(l, m, names, s, q, type, t, e) < 0) return -1;
     }
     return done == l->n_pairs ? 0 : llm_fail(e, EX_UNAVAILABLE, "expected matrices that have names in GGUF, found %zu without", l->n_pairs - done);
 }
