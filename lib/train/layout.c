@@ -93,13 +93,8 @@ int llm_layout_check_groups(const struct llm_layout *l, struct llm_err *e)
 
 int llm_layout_check_zero(const struct llm_layout *l, struct llm_err *e)
 {
-    const bool cut = llm_layout_stages(l) > 1;
-    if (llm_layout_experts(l) > 1 && l->zero == 0) {
-        return llm_fail(e, LLM_EX_USAGE, "--shard: ep=%d: expected zero=1, 2 or 3, found zero=0", (int)l->ep);
-    }
-    if (llm_layout_lanes(l) == 1 || l->zero == 1 || (!cut && l->zero > 1)) return 0;
-    return llm_fail(e, LLM_EX_USAGE, "--shard: %s=%d: expected zero=1%s, found zero=%d", cut ? "pp" : "tp", (int)(cut ? l->pp : l->tp),
-                    cut ? "" : ", 2 or 3", (int)l->zero);
+    if (llm_layout_stages(l) == 1 || l->zero < 2) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected zero=0 or 1, found zero=%d", (int)l->pp, (int)l->zero);
 }
 
 /* The chunks of the interleaved schedule. */

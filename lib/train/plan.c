@@ -33,6 +33,7 @@ enum { PASSES = 2 };
 /* What the options train, of the whole model. */
 struct trained {
     double params, active, frozen_bytes, moments, frames, in_layers, largest;
+    double expert_moments;      /* of the experts that ranks can divide */
     double frame;               /* bytes of the largest frame of a checkpoint */
     double sliced, experts;     /* that ranks can divide: slices, of all members; experts */
     bool all, embedding;
@@ -108,7 +109,9 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
             n->params += elements;
             n->experts += llm_share_divides(s) ? elements : 0;
             n->active += elements * (s->active > 0 ? s->active : 1);
-            n->moments += s->running ? 0 : 4 * elements * ((optim->m != NULL) + (optim->v != NULL));
+            const double moments = s->running ? 0 : 4 * elements * ((optim->m != NULL) + (optim->v != NULL));
+            n->moments += moments;
+            n->expert_moments += llm_share_divides(s) ? moments : 0;
             n->embedding |= s->stem == LLM_STEM_EMBED;
         } else {
             n->frozen_bytes += m && i < m->n_params ? (double)llm_dtype_bytes(m->params[i].weight.dtype, (uint64_t)elements) : 4 * elements;
@@ -386,6 +389,12 @@ static struct llm_share_cost cost_of(const struct trained *t, int64_t replicas, 
     return c;
 }
 
+/* What of `moments`, those of all that is trained, one of so many ranks keeps. */
+static double own_moments(double moments, const struct trained *t, int64_t ranks, const struct llm_layout *l)
+{
+    return l->zero > 0 ? moments / (double)ranks : moments - t->expert_moments * (1 - 1 / (double)llm_layout_experts(l));
+}
+
 /* The parts of a parameter, in the order of a rank: those of its slices that the first of `members` ranks has, and experts of the first of `ep`. */
 static int add_parts(struct parts *list, const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l,
                      const struct stage *k, const struct llm_param_spec *s, struct llm_err *e)
@@ -447,6 +456,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
     const double table = c->tie_word_embeddings ? (double)c->vocab_size * (double)c->hidden_size / (double)members : 0, all = p->trained;
     const double states = 4 * (double)(o->batch * context * c->hidden_size / cp), own = (double)(own_rows * context * c->hidden_size / cp);
     const double parts = (double)(o->seq_parts / cp);
+    const struct llm_optim *of_table = llm_optim_of(llm_optims[o->optimizer], &(struct llm_param){.role = LLM_ROLE_TABLE});
     int64_t first[LLM_PLAN_MAX_STAGES + 1];
     struct llm_plan most = {.total = -1};
     double slowest = 0;
@@ -471,7 +481,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         struct llm_plan s = *p;
         s.weights = shared.weights + t.frozen_bytes + 4 * copy;
         s.gradients = shared.gradients + (k == 0 ? p->gradients : 0) + (1 + waiting) * 4 * copy * parts;
-        s.moments = t.moments / (double)(dp * cp);
+        s.moments = own_moments(t.moments, &t, dp * cp, l) + (l->zero == 0 ? 4 * copy * ((of_table->m != NULL) + (of_table->v != NULL)) : 0);
         const double outside = value_at(&of->bytes, of->few, 0) - of->shared - of->grads; /* of layers */
         s.activations = (double)flying * (layers / (double)vp * of->bytes.each + of->shared + 2 * states) + of->grads;
         s.activations += last && outside > 0 ? outside : 0;
@@ -567,7 +577,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         p->ahead = shared.ahead;
         stored_moments = p->moments;
         if (l->zero == 3) collected = 4 * trained.in_layers; /* by the first rank, while it saves */
-        if (l->zero > 0) p->moments /= p->ranks;
+        p->moments = own_moments(p->moments, &trained, ranks * cp, l);
         p->other += shared.staging;
         one.seconds *= own;
         two.seconds *= own;

@@ -129,7 +129,7 @@ static int gather_squares(struct llm_share *s, struct llm_err *e)
 
 int llm_share_norm(struct llm_share *s, double *norm, const struct llm_param **bad, struct llm_err *e)
 {
-    if (s->zero == 0) {
+    if (s->zero == 0 && !llm_share_scatters(s)) {
         *norm = llm_grad_norm(s->t, s->n_params, bad);
         return 0;
     }
@@ -166,7 +166,7 @@ int llm_share_collect(struct llm_share *s, size_t param, const float *mine, floa
             if (n == 0) from = s->cells[c].from;
             n += s->cells[c].n;
         }
-        out[q] = mine;
+        if (q == s->rank && n > 0) out[0] = mine + (from - s->t[param].own_from);
         if (s->rank == 0) in[q] = all + from;
         if (s->rank == 0) in_bytes[q] = n * sizeof *all;
         if (q == s->rank) out_bytes[0] = n * sizeof *all;

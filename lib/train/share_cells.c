@@ -212,7 +212,7 @@ static void place_own(struct llm_share *s)
 {
     for (size_t i = 0; i < s->n_params; i++) {
         struct llm_trainable *q = &s->t[i];
-        q->partly = s->zero > 0;
+        q->partly = s->zero > 0 || !llm_share_has(s, i);
         q->own_from = q->own_n = 0;
         for (size_t c = s->params[i].first; s->zero > 0 && c < s->params[i].end; c++) {
             if (llm_share_owner(s, &s->cells[c]) != s->rank) continue;
@@ -324,7 +324,7 @@ int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct ll
     }
     if (llm_layout_stages(l) > 1) {
         const char *other = o->gradients == LLM_GRADIENTS_INT8 ? "--gradients int8" : o->ema > 0 ? "averages (--ema)"
-            : o->carry_state ? "--carry-state" : NULL;
+            : o->carry_state ? "--carry-state" : replicas ? "--outer" : NULL;
         return other ? llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected a run without %s", (int)l->pp, other) : 0;
     }
     if (n_ranks * llm_layout_rows(l) < 2 || l->zero < 2) return 0;

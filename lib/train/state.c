@@ -194,7 +194,8 @@ static int append_moment(const struct llm_trainer *t, struct state *s, const cha
     float *x = kept_of(t, kind, param);
     if (!what || t->params[param].p->running || t->outer.replicas) return 0;
     if (t->params[param].p->slice_of) return append_slices(t, s, what, kind, param, e);
-    return t->share.zero > 0 ? append_collected(t, s, what, param, -1, x, e) : append(&s->l, what, t->params[param].p, x, e);
+    const bool parts = t->share.zero > 0 || llm_share_scatters(&t->share);
+    return parts ? append_collected(t, s, what, param, -1, x, e) : append(&s->l, what, t->params[param].p, x, e);
 }
 
 static int append_master(const struct llm_trainer *t, struct state *s, size_t param, struct llm_err *e)

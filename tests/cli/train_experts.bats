@@ -24,7 +24,7 @@ deepseek() {
         --eval-every 2
     jq -es 'all(.ranks == 2 and .comm_bytes > 0 and .router_balance > .9 and .router_balance < 2)' ranks.log
     same_in "4 ep=4 dp=4,ep=2" "${moe[@]}" --precision f32 -n 2 -b 2 --accumulate 6 --grad-shards 12 --keep-zeros --z-loss 1e-3
-    same_in "4 dp=4,ep=2 ep=4" "${moe[@]}" -n 2 -b 4 --accumulate 2 --grad-shards 4 --checkpoint-every 1 --optimizer lion
+    same_in "4 dp=4,ep=2 ep=4 dp=4,ep=2,zero=0" "${moe[@]}" -n 2 -b 4 --accumulate 2 --grad-shards 4 --checkpoint-every 1 --optimizer lion
     same_in "3 ep=3" "${moe[@]}" --set num_local_experts=6 -n 2 -b 6 --grad-shards 3 --objective prefix
 }
 
@@ -81,7 +81,7 @@ deepseek() {
     ranks 2 llm-train -q -j 1 --resume part.llm -n 3 --shard dp=2,zero=3
     llm-train -q -j 1 --resume part.llm -n 4
     ranks 4 llm-train -q -j 1 --resume part.llm -n 5 --shard dp=4,ep=2,zero=3 --save-every 1
-    ranks 2 llm-train -q -j 1 --resume part.llm -n 6 --shard ep=2
+    ranks 2 llm-train -q -j 1 --resume part.llm -n 6 --shard ep=2,zero=0
     cmp straight.llm part.llm
     ranks 2 "${moe[@]}" "${of[@]}" -n 2 --val .2 --keep-best ranks.best.llm --shard ep=2 -o ranks.safetensors
     "${moe[@]}" "${of[@]}" -n 2 --val .2 --keep-best alone.best.llm -o alone.safetensors
@@ -97,8 +97,7 @@ deepseek() {
         run -2 --separate-stderr "${@:2}" -n 1 -b 4 -o x.llm
         assert_equal "$stderr" "llm-train: --shard: $1"
     }
-    refused "ep=2: expected zero=1, 2 or 3, found zero=0" "${moe[@]}" --shard ep=2,zero=0
-    refused "pp=2: expected zero=1, found zero=3" "${moe[@]}" --shard ep=2,pp=2,zero=3
+    refused "pp=2: expected zero=0 or 1, found zero=3" "${moe[@]}" --shard ep=2,pp=2,zero=3
     refused "expected a launcher that starts 4 ranks (mpirun -n 4), or a multiple, found 1 rank" "${moe[@]}" --shard ep=2,pp=2
     refused "expected ep to be a divisor of dp, 3, found ep=2" "${moe[@]}" --shard dp=3,ep=2
     refused "expected a launcher that starts 2 ranks (mpirun -n 2), or a multiple, found 1 rank" "${moe[@]}" --shard ep=2
@@ -136,7 +135,7 @@ deepseek() {
     local moe=("${moe[@]}" --set intermediate_size=256 -b 2 --accumulate 4 --grad-shards 4) layout planned logged
     value() { awk -v key="$1" '$1 == key { print $2 }'; }
     local weights=()
-    for layout in dp=4,zero=1 dp=4,ep=2 dp=4,ep=4 dp=4,ep=2,zero=2 dp=4,ep=2,zero=3 ep=2,tp=2 ep=2,pp=2; do
+    for layout in dp=4,zero=1 dp=4,ep=2 dp=4,ep=4 dp=4,ep=2,zero=0 dp=4,ep=2,zero=2 dp=4,ep=2,zero=3 ep=2,tp=2 ep=2,pp=2; do
         [[ $layout != *tp* ]] || moe+=(--tensor-parts 2)
         [[ $layout != *pp* ]] || moe+=(--tensor-parts 1 --set tie_word_embeddings=false)
         "${moe[@]}" --shard $layout --plan > plan

@@ -17,6 +17,7 @@ setup() {
     jq -es 'all(.ranks == 4 and .comm_bytes > 0 and .activation_bytes > 0)' ranks.log
     same_in "3 pp=3,schedule=gpipe pp=3,zero=1" "${gpt[@]}" --precision f32 -n 2 -b 3 --accumulate 2 --grad-shards 5 --checkpoint-every 2 --keep-zeros
     same_in "2 pp=2" "${gpt[@]}" -n 2 -b 7 --activations bf16 --optimizer muon
+    same_in "4 dp=2,pp=2,zero=0 dp=1,pp=4,zero=0" "${gpt[@]}" -n 3 -b 2 --accumulate 5 --grad-shards 5 --optimizer muon --val .2 --eval-every 2
 }
 
 @test "Llama, a mixture, MLA, Mamba, RWKV, LSTM: BF16 and FP32" {
@@ -60,7 +61,7 @@ setup() {
     local of=(-b 2 --accumulate 6 --grad-shards 4 --schedule constant --warmup 2)
     "${gpt[@]}" "${of[@]}" -n 6 -o straight.llm
     ranks 4 "${gpt[@]}" "${of[@]}" -n 2 --shard dp=2,pp=2 -o part.llm
-    ranks 3 llm-train -q -j 1 --resume part.llm -n 3 --shard pp=3
+    ranks 3 llm-train -q -j 1 --resume part.llm -n 3 --shard pp=3,zero=0
     llm-train -q -j 1 --resume part.llm -n 4
     ranks 2 llm-train -q -j 1 --resume part.llm -n 5 --shard dp=2,zero=1
     ranks 2 llm-train -q -j 1 --resume part.llm -n 6 --shard pp=2 --save-every 1
@@ -84,12 +85,13 @@ setup() {
     refused "--shard: expected vp=2 or more beside schedule=interleaved, found vp=1" "${nano[@]}" --shard pp=2,vp=1,schedule=interleaved
     refused "--shard: expected schedule=interleaved beside vp=2, found schedule=gpipe" "${nano[@]}" --shard pp=2,vp=2,schedule=gpipe
     refused "--shard: expected at most pp × vp=2, since the model (gpt2) has 2 layers, found pp × vp=4" "${nano[@]}" --shard pp=2,vp=2
-    refused "--shard: pp=2: expected zero=1, found zero=3" "${nano[@]}" --shard pp=2,zero=3
+    refused "--shard: pp=2: expected zero=0 or 1, found zero=3" "${nano[@]}" --shard pp=2,zero=3
     refused "--shard: expected a launcher that starts 3 ranks (mpirun -n 3), or a multiple, found 2 ranks" "${nano[@]}" --shard pp=3
     refused "--shard: expected a launcher that starts 4 ranks (mpirun -n 4), found 2 ranks" "${nano[@]}" --shard dp=2,pp=2
     refused "--shard: expected at most pp=1, since the model (gpt2) has 1 layers, found pp=2" "${nano[@]}" --set n_layer=1 --shard pp=2
     refused "--shard: expected at most pp=1, since the model (rwkv7) has 5 layers, some of which need one another, found pp=2" -c rwkv7 --shard pp=2
     refused "--shard: pp=2: expected a run without averages (--ema)" "${nano[@]}" --shard pp=2 --ema .9
+    refused "--shard: pp=2: expected a run without --outer" "${nano[@]}" --shard pp=2,zero=0 --outer diloco --replicas 2 --inner-steps 1
     refused "--shard: pp=2: expected a run without --gradients int8" "${nano[@]}" --shard pp=2 --gradients int8
     refused "--shard: pp=2: expected an objective that predicts the next token in one pass (lm, sft, prefix, fim), found dpo" "${nano[@]}" \
         --objective dpo --shard pp=2
@@ -111,6 +113,8 @@ setup() {
     ranks 4 "${gpt[@]}" --set tie_word_embeddings=false -n 2 --shard dp=2,pp=2 -o x.llm --log log "$F/data.tok"
     logged=$(tail -n 1 log | jq .comm_bytes)
     awk -v planned="$sent" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
+    awk -v moments="$("${gpt[@]}" --shard dp=2,pp=2,zero=0 --plan | awk '$1 == "moment_bytes" { print $2 }')" \
+        -v halves="$("${gpt[@]}" --shard dp=2,pp=2 --plan | awk '$1 == "moment_bytes" { print $2 }')" 'BEGIN { exit !(moments >= 2 * halves && halves > 0) }'
     sent=$("${gpt[@]}" --set tie_word_embeddings=false --shard pp=2,vp=3 --plan | awk '$1 == "rank_sent_bytes" { print $2 }')
     ranks 2 "${gpt[@]}" --set tie_word_embeddings=false -n 2 --shard pp=2,vp=3 -o x.llm --log log "$F/data.tok"
     logged=$(tail -n 1 log | jq .comm_bytes)
