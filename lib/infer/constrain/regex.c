@@ -62,22 +62,55 @@ int llm_regex_class(struct llm_chars *c, char letter, struct llm_err *e)
     return status;
 }
 
-/* \p{Lu}, \p{L}, \P{L}: characters by general category. */
+/* Unicode's long names of general categories, and what they begin with in utf8proc's names (PropertyValueAliases.txt). */
+static const struct { const char *name, *letters; } categories[] = {
+    {"Letter", "L"}, {"Uppercase_Letter", "Lu"}, {"Lowercase_Letter", "Ll"}, {"Titlecase_Letter", "Lt"}, {"Modifier_Letter", "Lm"},
+    {"Other_Letter", "Lo"}, {"Mark", "M"}, {"Combining_Mark", "M"}, {"Nonspacing_Mark", "Mn"}, {"Spacing_Mark", "Mc"}, {"Enclosing_Mark", "Me"},
+    {"Number", "N"}, {"Decimal_Number", "Nd"}, {"digit", "Nd"}, {"Letter_Number", "Nl"}, {"Other_Number", "No"}, {"Punctuation", "P"}, {"punct", "P"},
+    {"Connector_Punctuation", "Pc"}, {"Dash_Punctuation", "Pd"}, {"Open_Punctuation", "Ps"}, {"Close_Punctuation", "Pe"},
+    {"Initial_Punctuation", "Pi"}, {"Final_Punctuation", "Pf"}, {"Other_Punctuation", "Po"}, {"Symbol", "S"}, {"Math_Symbol", "Sm"},
+    {"Currency_Symbol", "Sc"}, {"Modifier_Symbol", "Sk"}, {"Other_Symbol", "So"}, {"Separator", "Z"}, {"Space_Separator", "Zs"},
+    {"Line_Separator", "Zl"}, {"Paragraph_Separator", "Zp"}, {"Other", "C"}, {"Control", "Cc"}, {"cntrl", "Cc"}, {"Format", "Cf"},
+    {"Private_Use", "Co"}, {"Unassigned", "Cn"}};
+
+/* The letters of a category that is named by them or by its long name, perhaps after "gc="; NULL: it is not known. */
+static const char *category(const char *text, size_t n, size_t *length)
+{
+    static const char *const prefixes[] = {"gc=", "General_Category="};
+    for (int i = 0; i < 2; i++) {
+        const size_t skip = strlen(prefixes[i]);
+        if (n <= skip || memcmp(text, prefixes[i], skip) != 0) continue;
+        text += skip;
+        n -= skip;
+        break;
+    }
+    *length = n;
+    if (n == 1 || n == 2) return text;
+    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++) {
+        if (strlen(categories[i].name) != n || memcmp(categories[i].name, text, n) != 0) continue;
+        *length = strlen(categories[i].letters);
+        return categories[i].letters;
+    }
+    return NULL;
+}
+
+/* \p{Lu}, \p{L}, \P{L}, \p{Letter}: characters by general category. */
 static void put_category(struct reader *r, struct llm_chars *c, bool others)
 {
-    size_t from = r->at + 1;
+    size_t from = r->at + 1, length = 0;
     const unsigned char *end = more(r) && r->p[r->at] == '{' ? memchr(r->p + r->at, '}', r->n - r->at) : NULL;
     size_t n = end ? (size_t)(end - r->p) - from : 0;
+    const char *letters = category(end ? (const char *)r->p + from : "", n, &length);
     struct llm_chars own = {0};
     uint32_t first = UINT32_MAX;
     bool some = false;
-    if (n < 1 || n > 2) {
-        (void)fail(r, "expected a general category of one or two letters, as in \\p{L} or \\p{Lu}");
+    if (!letters) {
+        (void)fail(r, "expected a general category, as in \\p{L}, \\p{Lu} or \\p{Uppercase_Letter}");
         return;
     }
     for (uint32_t x = 0; x <= LAST + 1; x++) {
         const char *name = x <= LAST ? utf8proc_category_string((utf8proc_int32_t)x) : "";
-        bool in = x <= LAST && (x < 0xD800 || x > 0xDFFF) && strncmp(name, (const char *)r->p + from, n) == 0;
+        bool in = x <= LAST && (x < 0xD800 || x > 0xDFFF) && strncmp(name, letters, length) == 0;
         if (in && first == UINT32_MAX) first = x;
         if (!in && first != UINT32_MAX) {
             put(r, &own, first, x - 1);

@@ -52,6 +52,7 @@ static const struct { enum llm_constraint_kind kind; const char *language, *yes[
     {LLM_CONSTRAIN_REGEX, "(?!ab)[a-c]*", {"", "a", "ba", "acab"}, {"ab", "abc"}},
     {LLM_CONSTRAIN_REGEX, "(?=.*b)[a-c]{3}", {"aab", "bcc"}, {"aac", "accb"}},
     {LLM_CONSTRAIN_REGEX, "\\p{Lu}\\x41\\u00e9\\-[\\]a-]", {"ÉAé-]", "ZAé--"}, {"zAé-a", "ÉAé-b"}},
+    {LLM_CONSTRAIN_REGEX, "\\p{Letter}\\p{gc=Nd}\\P{Uppercase_Letter}[\\p{General_Category=Symbol}_]", {"é1a+", "A٣é_"}, {"11a+", "é1A+", "éaa+"}},
     {LLM_CONSTRAIN_REGEX, "a{,2}b{2,}c{3}", {"bbccc", "aabbbccc"}, {"aaabbccc", "abccc", "bbcccc"}},
     {LLM_CONSTRAIN_REGEX, "\"[^\"]*\"", {"\"\"", "\"a the 日本\""}, {"\"a\"b", "a"}},
     {LLM_CONSTRAIN_GRAMMAR, "root ::= \"a\" root \"b\" | \"\"", {"", "ab", "aaabbb"}, {"aabbb", "b", "ba"}},
