@@ -91,12 +91,6 @@ int llm_layout_check_groups(const struct llm_layout *l, struct llm_err *e)
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected ep to be a divisor or a multiple of cp, %d, found ep=%d", (int)cp, (int)ep);
 }
 
-int llm_layout_check_zero(const struct llm_layout *l, struct llm_err *e)
-{
-    if (llm_layout_stages(l) == 1 || l->zero < 2) return 0;
-    return llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected zero=0 or 1, found zero=%d", (int)l->pp, (int)l->zero);
-}
-
 /* The chunks of the interleaved schedule. */
 static int place_chunks(struct llm_layout *l, struct llm_err *e)
 {
@@ -132,8 +126,7 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e)
     if (place_chunks(l, e) < 0) return -1;
     const bool lanes = llm_layout_lanes(l) > 1, experts = llm_layout_experts(l) > 1; /* whose ranks divide their moments among the replicas */
     if (l->zero < 0) l->zero = lanes || experts;
-    if (experts && llm_layout_check_groups(l, e) < 0) return -1;
-    return llm_layout_check_zero(l, e);
+    return experts ? llm_layout_check_groups(l, e) : 0;
 }
 
 void llm_layout_text(const struct llm_layout *l, char text[LLM_LAYOUT_TEXT])

@@ -397,14 +397,15 @@ static double own_moments(double moments, const struct trained *t, int64_t ranks
 
 /* The parts of a parameter, in the order of a rank: those of its slices that the first of `members` ranks has, and experts of the first of `ep`. */
 static int add_parts(struct parts *list, const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l,
-                     const struct stage *k, const struct llm_param_spec *s, struct llm_err *e)
+                     const struct stage *k, const struct llm_share_walk *walk, const struct llm_param_spec *s, struct llm_err *e)
 {
-    const int64_t members = llm_layout_members(l), ep = llm_layout_experts(l), layers = k ? llm_config_together(c) : llm_share_group_layers(c, o);
+    const int64_t members = llm_layout_members(l), ep = llm_layout_experts(l);
     const bool in_layer = s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < c->num_hidden_layers && s->sharers == 0;
     const bool expert = ep > 1 && llm_share_divides(s), sliced = o->tensor_parts > 1 && llm_param_spec_sliced(s);
     const struct llm_param p = {.role = s->role};
     const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
-    struct llm_share_part part = {.group = in_layer ? s->layer / layers : (c->num_hidden_layers + layers - 1) / layers,
+    const int64_t group = llm_share_group_of(walk->first, walk->chunks, walk->group_layers, in_layer ? s->layer : c->num_hidden_layers);
+    struct llm_share_part part = {.group = group,
                                   .n = (size_t)(s->shape[0] * s->shape[1]), .whole = s->balances || s->running || optim->update_matrix,
                                   .copies = members > 1 && !sliced ? LLM_SHARE_EVERYWHERE : LLM_SHARE_ONE};
     if (k && k->k == 0 && c->tie_word_embeddings && s->stem == LLM_STEM_EMBED && s->stack == LLM_STACK_MAIN) part.copies = LLM_SHARE_TIED;
@@ -424,20 +425,22 @@ static int sent_of(double *bytes, const struct llm_config *c, const struct llm_m
     struct llm_declare d;
     struct llm_decoder *layout;
     struct parts list = {0};
-    const int64_t layers = k ? llm_config_together(c) : llm_share_group_layers(c, o), groups = (c->num_hidden_layers + layers - 1) / layers;
+    const int64_t whole[] = {0, c->num_hidden_layers}, group = llm_share_group_layers(c, o);
+    const struct llm_share_walk walk = k ? (struct llm_share_walk){k->first, k->chunks, group, k->k, k->n}
+                                         : (struct llm_share_walk){whole, 1, group, 0, 1};
     int got = 0;
     *bytes = 0;
     if (m && m->lora) {
-        struct llm_share_part all = {.group = groups, .n = (size_t)llm_lora_elements(m->lora)};
-        return llm_share_sent(bytes, &all, 1, groups, replicas, l, o, e);
+        struct llm_share_part all = {.group = llm_share_group_of(whole, 1, group, c->num_hidden_layers), .n = (size_t)llm_lora_elements(m->lora)};
+        return llm_share_sent(bytes, &all, 1, &walk, replicas, l, o, e);
     }
     if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
     for (size_t i = 0; got == 0 && i < d.n; i++) {
-        if (llm_trains(o, &d.specs[i]) && (!k || is_in(k, &d.specs[i]))) got = add_parts(&list, c, o, l, k, &d.specs[i], e);
+        if (llm_trains(o, &d.specs[i]) && (!k || is_in(k, &d.specs[i]))) got = add_parts(&list, c, o, l, k, &walk, &d.specs[i], e);
     }
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
-    if (got == 0) got = llm_share_sent(bytes, list.v, list.n, groups, replicas, l, o, e);
+    if (got == 0) got = llm_share_sent(bytes, list.v, list.n, &walk, replicas, l, o, e);
     free(list.v);
     return got;
 }
@@ -451,7 +454,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
     const int64_t n = l->pp, ep = llm_layout_experts(l), dp = l->dp > 0 ? l->dp : ep;
     const int64_t rows = o->batch * o->accumulate, shards = llm_shard_rows(dp, o->grad_shards);
     const int64_t context = o->context ? o->context : llm_config_default_context(c), own_rows = shards * llm_shard_rows(o->grad_shards, rows);
-    const int64_t passes = (own_rows + o->batch - 1) / o->batch;
+    const int64_t of_shard = llm_shard_rows(o->grad_shards, rows), passes = shards * ((of_shard + o->batch - 1) / o->batch);
     const int64_t members = llm_layout_members(l), cp = llm_layout_rows(l);
     const double table = c->tie_word_embeddings ? (double)c->vocab_size * (double)c->hidden_size / (double)members : 0, all = p->trained;
     const double states = 4 * (double)(o->batch * context * c->hidden_size / cp), own = (double)(own_rows * context * c->hidden_size / cp);
@@ -485,8 +488,10 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         const double outside = value_at(&of->bytes, of->few, 0) - of->shared - of->grads; /* of layers */
         s.activations = (double)flying * (layers / (double)vp * of->bytes.each + of->shared + 2 * states) + of->grads;
         s.activations += last && outside > 0 ? outside : 0;
-        s.other = p->other + shared.staging + of->forms * (double)members * t.params / all;
-        const double stored = 4 * all + p->moments, saving = (k == 0 ? 4 * elsewhere : 0) + llm_frames_memory(stored, t.frames);
+        const double formed = l->zero == 3 ? t.params - t.in_layers : t.params; /* weights that come and go have no packed forms */
+        s.other = p->other + shared.staging + of->forms * (double)members * formed / all;
+        const double collected = k == 0 ? 4 * (elsewhere + t.params - formed) : 0;
+        const double stored = 4 * all + p->moments, saving = collected + llm_frames_memory(stored, t.frames);
         s.other += saving > s.activations ? saving - s.activations : 0;
         s.nodes = dp * cp > 1 ? (double)shared.nodes : 0;
         s.ahead = shared.ahead;

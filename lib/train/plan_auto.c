@@ -38,7 +38,7 @@ static int consider(struct candidates *k, const struct run *r, const struct llm_
     struct llm_plan p;
     struct llm_err why;
     if (l->zero >= ONCE_A_PASS && llm_objectives[r->o->objective]->run != llm_objective_run_next) return 0;
-    if (llm_layout_check_groups(l, &why) < 0 || llm_layout_check_zero(l, &why) < 0 || llm_plan_make(&p, r->c, r->m, r->o, l, NULL, &why) < 0) {
+    if (llm_layout_check_groups(l, &why) < 0 || llm_plan_make(&p, r->c, r->m, r->o, l, NULL, &why) < 0) {
         if (why.status != LLM_EX_USAGE) {
             *e = why;
             return -1;

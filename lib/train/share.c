@@ -27,8 +27,7 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
     llm_share_members_init(s);
     if (o->seq_parts > 1 && s->zero < 2 && llm_share_parts_init(s, e) < 0) return -1;
     s->n_layers = m->lora ? 0 : m->config.num_hidden_layers;
-    s->group_layers = s->pp > 1 ? llm_config_together(&m->config) : llm_share_group_layers(&m->config, o);
-    s->n_groups = (s->n_layers + s->group_layers - 1) / s->group_layers;
+    s->group_layers = llm_share_group_layers(&m->config, o);
     for (size_t i = 0; s->int8 && i < n_params; i++) {
         if (!t[i].p->balances && !t[i].p->running) continue;
         return llm_fail(e, LLM_EX_USAGE, "--gradients int8: expected a model whose gradients are no counts and statistics, found '%s'", t[i].p->name);
@@ -37,6 +36,7 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
     if (!(s->first_layer = llm_calloc((size_t)(s->pp * s->vp) + 1, sizeof *s->first_layer, "stages", e))) return -1;
     s->first_layer[s->pp * s->vp] = m->config.num_hidden_layers;
     if (s->pp > 1 && llm_stages_cut(&m->config, o->context, s->pp, s->vp, s->first_layer, e) < 0) return -1;
+    s->n_groups = s->end_group = s->n_layers > 0 ? llm_share_group(s, s->n_layers) : 0;
     if (llm_share_cells_init(s, m, e) < 0) return -1;
     if (!comm) return 0;
     if (!(s->exchange = llm_comm_twin(comm, e)) || !(s->bring = llm_comm_twin(comm, e))) return -1;

@@ -21,7 +21,8 @@
  * With stages (`pp`, pipeline parallelism) the ranks of a replica run the layers one after another, and what follows holds among the ranks of one
  * stage: each keeps the parameters of its stage alone, and owns a part of them. Rank d·pp + k is stage k of replica d, which has a run of shards. A
  * tied embedding is at home in the first stage; the last one, which has a copy, sends the head's gradient there shard by shard (train/stages.h). A
- * stage may have several chunks of layers (`vp`), between which lie those of the other stages.
+ * stage may have several chunks of layers (`vp`), between which lie those of the other stages. With zero 2 and 3 each forward and each backward pass
+ * of a chunk goes through the groups of its layers by itself; all replicas make as many passes as the one with most, some of them of no rows.
  *
  * With tensor parallelism (`tp`) the ranks of a replica have the slices of the cut matrices (tensor/slices.h), each a run of them, and all other
  * parameters whole. Rank d·tp + k is member k of replica d; with stages, rank (d·pp + stage)·tp + k is member k of that stage. What follows holds
@@ -80,8 +81,6 @@ static inline int64_t llm_layout_lanes(const struct llm_layout *l) { return llm_
 int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether the replicas, or the ranks that divide their rows, make groups of ep. 0 or -1 (LLM_EX_USAGE). */
 int llm_layout_check_groups(const struct llm_layout *l, struct llm_err *e) LLM_MUST_CHECK;
-/* Whether the other ways to divide the run go with this value of zero. 0 or -1 (LLM_EX_USAGE). */
-int llm_layout_check_zero(const struct llm_layout *l, struct llm_err *e) LLM_MUST_CHECK;
 /* What llm_layout_read reads, of a layout that is not automatic. */
 enum { LLM_LAYOUT_TEXT = 100 };
 void llm_layout_text(const struct llm_layout *l, char text[LLM_LAYOUT_TEXT]);
@@ -132,11 +131,16 @@ void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const s
                            struct llm_share_cost *c);
 /* A parameter that is trained, as a rank has it: of so many elements, that one rank updates whole or many in parts. In the order of parameters. */
 struct llm_share_part { int64_t group; int copies; size_t n; bool whole; }; /* copies: enum llm_share_copies */
+/* What a rank's passes go through: groups of layers, of so many chunks that begin at first [chunks + 1]; stage `stage` of `stages`. */
+struct llm_share_walk { const int64_t *first; int64_t chunks, group_layers, stage, stages; };
 /* Bytes of gradients and weights that one of n_ranks ranks of a lane sends in a step, the one that sends most. 0 or -1. */
-int llm_share_sent(double *bytes, const struct llm_share_part *parts, size_t n_parts, int64_t n_groups, int64_t n_ranks, const struct llm_layout *l,
-                   const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
+int llm_share_sent(double *bytes, const struct llm_share_part *parts, size_t n_parts, const struct llm_share_walk *walk, int64_t n_ranks,
+                   const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Layers of a group: one, or those that the backward pass recomputes together. */
 int64_t llm_share_group_layers(const struct llm_config *c, const struct llm_train_options *o);
+/* The group of a layer if groups have so many layers, from the first one of each of the chunks, which begin at first [chunks + 1]; of the number of
+ * layers: how many groups there are. */
+int64_t llm_share_group_of(const int64_t *first, int64_t chunks, int64_t group_layers, int64_t layer);
 
 /* Units whose gradients travel at the same time, with zero 0 and 1; with zero 2 and 3, whose layers have memory for two groups anyway. */
 enum { LLM_SHARE_SLOTS = 4, LLM_SHARE_FEW_SLOTS = 2 };
@@ -212,6 +216,7 @@ struct llm_share {
     bool overlap;                   /* gradients travel as layers are left */
     bool sends;                     /* this rank has a shard in the round at hand */
     int64_t round, position, eval_position; /* share_layers.c */
+    int64_t first_group, end_group; /* groups that a pass goes through: all, or, with stages and zero 2 and 3, those of a chunk */
     struct llm_err err;             /* of messages that failed within a pass */
     size_t under_way;               /* exchanges that have begun and not arrived */
     double since, busy, blocked;    /* seconds: since when some are under way; that some were; that the rank waited for them */
@@ -263,6 +268,10 @@ void llm_share_take_back(struct llm_share *s);
 /* After the passes of the shard: its gradient, of the parameters of chunk `chunk` (-1: of all), goes to its place in the tree, and to its owners
  * where the layout says so. */
 int llm_share_end(struct llm_share *s, int64_t shard, int64_t chunk, struct llm_err *e) LLM_MUST_CHECK;
+/* With stages and zero 2 and 3, around each forward and each backward pass of a chunk, which all replicas make in the same order, those that have no
+ * rows left too: the weights of its layers come, and their gradients travel. round: the number of the pass. */
+void llm_share_begin_act(struct llm_share *s, int64_t chunk, int64_t round, bool forward);
+int llm_share_end_act(struct llm_share *s, int64_t chunk, bool forward, struct llm_err *e) LLM_MUST_CHECK;
 /* With expert parallelism, after each pass and before llm_share_end: the gradients of experts by the rows of those members whose shard ends with this
  * pass go to their places in the tree. */
 void llm_share_end_members(struct llm_share *s, int64_t pass, int64_t chunk);

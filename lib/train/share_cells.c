@@ -25,12 +25,22 @@ int64_t llm_share_group_layers(const struct llm_config *c, const struct llm_trai
     return (every + together - 1) / together * together;
 }
 
+int64_t llm_share_group_of(const int64_t *first, int64_t chunks, int64_t group_layers, int64_t layer)
+{
+    int64_t before = 0;
+    for (int64_t k = 0; k < chunks; k++) {
+        if (layer < first[k + 1]) return before + (layer - first[k]) / group_layers;
+        before += (first[k + 1] - first[k] + group_layers - 1) / group_layers;
+    }
+    return before;
+}
+
 /* The group of a parameter. What several layers or uses share is complete after all of them. */
 static int64_t group_of(const struct llm_share *s, const struct llm_param *p)
 {
     const struct llm_param_spec *d = p->spec;
     if (!d || d->stack != LLM_STACK_MAIN || d->layer < 0 || d->layer >= s->n_layers || p->sharers > 0) return s->n_groups;
-    return d->layer / s->group_layers;
+    return llm_share_group(s, d->layer);
 }
 
 /* Whether the parameter is read before the first layer: a table, or the norm of its rows. */
@@ -325,9 +335,9 @@ int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct ll
     if (llm_layout_stages(l) > 1) {
         const char *other = o->gradients == LLM_GRADIENTS_INT8 ? "--gradients int8" : o->ema > 0 ? "averages (--ema)"
             : o->carry_state ? "--carry-state" : replicas ? "--outer" : NULL;
-        return other ? llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected a run without %s", (int)l->pp, other) : 0;
+        if (other) return llm_fail(e, LLM_EX_USAGE, "--shard: pp=%d: expected a run without %s", (int)l->pp, other);
     }
-    if (n_ranks * llm_layout_rows(l) < 2 || l->zero < 2) return 0;
+    if (n_ranks * llm_layout_rows(l) * llm_layout_lanes(l) < 2 || l->zero < 2) return 0;
     if (o->batch_tokens > 0) {
         return llm_fail(e, LLM_EX_USAGE, "--shard: zero=%d: expected steps of --batch rows, whose shards are one pass, found --batch-tokens",
                         (int)l->zero);
@@ -357,7 +367,7 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     }
     if (o->seq_parts > 1) all_nodes = llm_share_cost_of_parts(n_ranks, l, o, &c);
     c.gradients *= 1 + (double)c.buffers;
-    if (n_ranks == 1) return c;
+    if (n_ranks == 1 && (l->zero < 2 || llm_layout_lanes(l) == 1)) return c;
     if (size->params - size->in_layers > unit) unit = size->params - size->in_layers > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->params - size->in_layers;
     const double slots = l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS, travelling = size->params < slots * unit ? size->params : slots * unit;
     c.staging = 4 * travelling / ranks * all_nodes;

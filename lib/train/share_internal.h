@@ -80,6 +80,11 @@ double llm_share_int8_sent(int64_t n_ranks, const struct llm_layout *l, const st
 int llm_share_add_int8(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- share_layers.c ---- */
+/* The group of a layer, or of the number of layers (llm_share_group_of). */
+static inline int64_t llm_share_group(const struct llm_share *s, int64_t layer)
+{
+    return llm_share_group_of(s->first_layer, s->pp * s->vp, s->group_layers, layer);
+}
 int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 void llm_share_layers_release(struct llm_share *s);
 /* Does what the pass at hand has not come to: brings and sends the groups that are left, as the other ranks do. */

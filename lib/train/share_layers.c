@@ -120,16 +120,26 @@ static int arrive(struct llm_share *s, struct llm_share_brought *b, struct llm_e
     return 0;
 }
 
+/* Whether the group is one of the rank's stage. */
+static bool has_group(const struct llm_share *s, int64_t group)
+{
+    bool has = false;
+    for (int k = s->stage; k < s->pp * s->vp; k += s->pp) {
+        has |= group >= llm_share_group(s, s->first_layer[k]) && group < llm_share_group(s, s->first_layer[k + 1]);
+    }
+    return has;
+}
+
 /* The weights of the group are on their way: its memory, which another group leaves, must no longer be read. */
 static int prefetch(struct llm_share *s, int64_t group, struct llm_err *e)
 {
-    if (s->zero < 3 || group < 0 || group >= s->n_groups || brought_of(s, group)->group == group) return 0;
+    if (s->zero < 3 || !has_group(s, group) || brought_of(s, group)->group == group) return 0;
     return arrive(s, brought_of(s, group), e) < 0 ? -1 : bring(s, group, e);
 }
 
 static int need(struct llm_share *s, int64_t group, struct llm_err *e)
 {
-    if (s->zero < 3) return 0;
+    if (s->zero < 3 || !has_group(s, group)) return 0;
     if (prefetch(s, group, e) < 0) return -1;
     return arrive(s, brought_of(s, group), e);
 }
@@ -226,22 +236,27 @@ static int leave(struct llm_share *s, int64_t group, struct llm_err *e)
 static int clear(struct llm_share *s, int64_t group, struct llm_err *e)
 {
     if (s->zero < 2) return 0;
-    if (group + 2 < s->n_groups && llm_share_finish_group(s, group + 2, e) < 0) return -1;
+    if (group + 2 < s->end_group && llm_share_finish_group(s, group + 2, e) < 0) return -1;
     for (size_t i = 0; i < s->n_params; i++) {
         if (s->params[i].group == group && llm_share_has(s, i)) memset(s->t[i].p->grad, 0, llm_share_gradient_floats(s, i) * sizeof(float));
     }
     return 0;
 }
 
-/* Positions 0 to n_groups - 1 enter a group in the forward pass. Position n_groups + b of the backward pass leaves group n_groups - b, if b > 0, and
- * enters the one before it, if there is one. */
+/* Groups that a pass goes through. */
+static int64_t groups_of_pass(const struct llm_share *s) { return s->end_group - s->first_group; }
+
+/* Of the n groups of a pass, positions 0 to n - 1 enter one in the forward pass. Position n + b of the backward pass leaves group n - b, if b > 0,
+ * and enters the one before it, if there is one. */
 static int at_position(struct llm_share *s, int64_t position, struct llm_err *e)
 {
-    const int64_t n = s->n_groups, b = position - n, entered = b < 0 ? position : n - 1 - b;
-    if (b > 0 && leave(s, n - b, e) < 0) return -1;
-    if (entered < 0) return 0;
+    const int64_t n = groups_of_pass(s), b = position - n, entered = s->first_group + (b < 0 ? position : n - 1 - b);
+    if (b > 0 && leave(s, s->end_group - b, e) < 0) return -1;
+    if (entered < s->first_group) return 0;
     if (b > 0 && clear(s, entered, e) < 0) return -1; /* the last group's are clear since the pass began: nothing may follow the layers on the tape */
-    return need(s, entered, e) < 0 ? -1 : prefetch(s, b < 0 ? entered + 1 : entered - 1, e);
+    const int64_t next = b < 0 ? entered + 1 : entered - 1;
+    if (need(s, entered, e) < 0) return -1;
+    return next < s->first_group || next >= s->end_group ? 0 : prefetch(s, next, e);
 }
 
 static int advance(struct llm_share *s, int64_t end, struct llm_err *e)
@@ -269,8 +284,8 @@ static void enter(struct llm_between *b, struct llm_ctx *c, int64_t layer)
 {
     struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, between));
     if (c->recomputing) return;
-    if (s->zero < 3) enter_within(s, layer / s->group_layers, c);
-    else if (b->recorded <= 1) advance_within(s, layer / s->group_layers + 1, c);
+    if (s->zero < 3) enter_within(s, llm_share_group(s, layer), c);
+    else if (b->recorded <= 1) advance_within(s, llm_share_group(s, layer) - s->first_group + 1, c);
 }
 
 static void left(struct llm_between *b, struct llm_ctx *c, int64_t layer)
@@ -278,7 +293,7 @@ static void left(struct llm_between *b, struct llm_ctx *c, int64_t layer)
     struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, between));
     if (!s->overlap) return;
     if (b->recorded == 1) {
-        advance_within(s, s->n_groups + 1 + (layer == s->n_layers ? 0 : s->n_groups - layer / s->group_layers), c);
+        advance_within(s, groups_of_pass(s) + 1 + (layer == s->n_layers ? 0 : s->end_group - llm_share_group(s, layer)), c);
     } else if (s->zero >= 2 && !llm_ctx_failed(c)) {
         llm_fail(&c->err, EX_UNAVAILABLE, "--shard: zero=%d: expected an objective that runs the model once a pass; zero=1 takes this one", s->zero);
     }
@@ -296,7 +311,7 @@ static int advance_alone(struct llm_share *s, int64_t end, struct llm_err *e)
 static void enter_alone(struct llm_between *b, struct llm_ctx *c, int64_t layer)
 {
     struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, eval_between));
-    const int64_t group = layer / s->group_layers;
+    const int64_t group = llm_share_group(s, layer);
     if (s->zero < 3 || s->err.status != 0) return;
     if (group + 1 < s->eval_position) s->eval_position = group; /* the model is run once more */
     if (advance_alone(s, group + 1, &s->err) == 0) return;
@@ -324,7 +339,26 @@ void llm_share_begin(struct llm_share *s, int64_t shard, bool last)
 {
     s->overlap = s->comm && !s->int8 && last && (s->zero >= 2 || shard == s->run.end - 1);
     s->between.recorded = 0;
-    if (s->zero >= 2 && s->err.status == 0 && s->n_groups > 0 && clear(s, s->n_groups - 1, &s->err) < 0) return; /* reported by llm_share_end_pass */
+    if (s->zero < 2 || s->err.status != 0 || s->n_groups == 0) return;
+    if (clear(s, s->end_group - 1, &s->err) < 0) return; /* reported by llm_share_end_pass or llm_share_end_act, as the next one's */
+    if (s->pp > 1) (void)advance(s, groups_of_pass(s) + 1, &s->err);
+}
+
+/* Gradients of what is in no layer begin at zero again, unless the round was the last one: the update clears them. */
+static void clear_rest(struct llm_share *s)
+{
+    for (size_t i = 0; s->zero >= 2 && s->round + 1 < s->rounds && i < s->n_params; i++) {
+        if (!llm_share_pools_gradient(s, i) && llm_share_has(s, i)) memset(s->t[i].p->grad, 0, llm_share_gradient_floats(s, i) * sizeof(float));
+    }
+}
+
+/* Waits for all weights that are on their way. */
+static int arrive_all(struct llm_share *s, struct llm_err *e)
+{
+    for (int64_t g = 0; g <= s->n_groups; g++) {
+        if (arrive(s, &s->brought[g], e) < 0) return -1;
+    }
+    return 0;
 }
 
 /* What was left of the pass's positions, and the gradients of what is in no layer. */
@@ -340,14 +374,43 @@ int llm_share_end_pass(struct llm_share *s, struct llm_err *e)
     for (int64_t g = 0; g <= s->n_groups; g++) {
         if (llm_share_finish_group(s, g, e) < 0) return -1;
     }
-    for (int64_t g = 0; g <= s->n_groups; g++) {
-        if (arrive(s, &s->brought[g], e) < 0) return -1;
-    }
-    for (size_t i = 0; s->zero >= 2 && s->round + 1 < s->rounds && i < s->n_params; i++) {
-        if (!llm_share_pools_gradient(s, i) && llm_share_has(s, i)) memset(s->t[i].p->grad, 0, llm_share_gradient_floats(s, i) * sizeof(float));
-    }
+    if (arrive_all(s, e) < 0) return -1;
+    clear_rest(s);
     s->round++;
     s->position = 0;
+    return 0;
+}
+
+/* Whether the passes of chunks go through their groups one by one. */
+static bool acts(const struct llm_share *s) { return s->pp > 1 && s->zero >= 2; }
+
+void llm_share_begin_act(struct llm_share *s, int64_t chunk, int64_t round, bool forward)
+{
+    if (!acts(s)) return;
+    s->first_group = llm_share_group(s, s->first_layer[chunk]);
+    s->end_group = llm_share_group(s, s->first_layer[chunk + 1]);
+    s->position = forward ? 0 : groups_of_pass(s);
+    s->between.recorded = 0;
+    if (!forward) s->round = round;
+}
+
+int llm_share_end_act(struct llm_share *s, int64_t chunk, bool forward, struct llm_err *e)
+{
+    const int64_t n = groups_of_pass(s), with_rest = s->stage == 0 ? 0 : s->pp * s->vp - 1; /* the chunk of what is in no layer */
+    if (!acts(s)) return 0;
+    if (s->err.status != 0) {
+        *e = s->err;
+        return -1;
+    }
+    s->overlap = false;
+    if (advance(s, forward ? n : 2 * n + 1, e) < 0) return -1;
+    if (!forward && chunk == with_rest && leave(s, s->n_groups, e) < 0) return -1;
+    for (int64_t g = s->first_group; g < s->end_group; g++) {
+        if (llm_share_finish_group(s, g, e) < 0) return -1;
+    }
+    if (forward || chunk != with_rest) return 0;
+    if (llm_share_finish_group(s, s->n_groups, e) < 0) return -1;
+    clear_rest(s);
     return 0;
 }
 
@@ -372,7 +435,8 @@ int llm_share_finish(struct llm_share *s, struct llm_err *e)
 {
     if (llm_share_wait_weights(s, e) < 0) return -1;
     if (s->int8) return llm_share_add_int8(s, e);
-    while (s->comm && s->round < s->rounds) {
+    if (acts(s) && arrive_all(s, e) < 0) return -1;
+    while (s->comm && s->round < s->rounds && !acts(s)) {
         if (llm_share_end_pass(s, e) < 0) return -1;
     }
     s->round = 0;

@@ -31,19 +31,32 @@ static int count_nodes(struct tally *w, const struct llm_train_options *o, int64
     return nodes && places ? 0 : -1;
 }
 
-/* With zero 3 a group comes when it is read next, or one before, unless it lies in one of the two memories: as share_layers.c's positions have it. */
-static void count_brought(struct tally *w, int64_t n_groups, int64_t rounds)
+/* A pass through groups [first, end): each comes when it is read next, or one before, unless it lies in one of the two memories, as share_layers.c's
+ * positions have it. */
+static void pass_through(struct tally *w, int64_t first, int64_t end, bool forward, int64_t there[2])
 {
-    int64_t there[2] = {-1, -1};
-    for (int64_t g = 0; g <= n_groups; g++) w->brought[g] = w->l->zero < 3 || g == n_groups;
-    for (int64_t i = 0; w->l->zero == 3 && i < rounds * 2 * n_groups; i++) {
-        const int64_t position = i % (2 * n_groups), ahead = position < n_groups ? 1 : -1;
-        const int64_t entered = ahead > 0 ? position : 2 * n_groups - 1 - position;
-        for (int64_t g = entered, k = 0; k < 2; k++, g += ahead) {
-            if (g < 0 || g >= n_groups || there[g % 2] == g) continue;
+    for (int64_t i = 0; i < end - first; i++) {
+        const int64_t entered = forward ? first + i : end - 1 - i, next = forward ? entered + 1 : entered - 1;
+        for (int64_t g = entered, k = 0; k < 2; k++, g = next) {
+            if (g < first || g >= end || there[g % 2] == g) continue;
             there[g % 2] = g;
             w->brought[g]++;
         }
+    }
+}
+
+/* How often the weights of each group come with zero 3 in a step of so many passes. */
+static void count_brought(struct tally *w, const struct llm_share_walk *k, int64_t n_groups, int64_t passes)
+{
+    const struct llm_stage_order order = {k->stage, k->stages, k->chunks / k->stages, passes, w->l->gpipe};
+    int64_t there[2] = {-1, -1};
+    for (int64_t g = 0; g <= n_groups; g++) w->brought[g] = w->l->zero < 3 || g == n_groups;
+    for (int64_t i = 0; w->l->zero == 3 && i < llm_stages_acts(&order); i++) {
+        const struct llm_stage_act at = llm_stages_act(&order, i);
+        const int64_t chunk = at.chunk * k->stages + k->stage;
+        if (at.pass < 0) continue;
+        pass_through(w, llm_share_group_of(k->first, k->chunks, k->group_layers, k->first[chunk]),
+                     llm_share_group_of(k->first, k->chunks, k->group_layers, k->first[chunk + 1]), at.forward, there);
     }
 }
 
@@ -78,9 +91,10 @@ static void tally(struct tally *w, const struct llm_share_part *parts, size_t n_
     }
 }
 
-int llm_share_sent(double *bytes, const struct llm_share_part *parts, size_t n_parts, int64_t n_groups, int64_t n_ranks, const struct llm_layout *l,
-                   const struct llm_train_options *o, struct llm_err *e)
+int llm_share_sent(double *bytes, const struct llm_share_part *parts, size_t n_parts, const struct llm_share_walk *walk, int64_t n_ranks,
+                   const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e)
 {
+    const int64_t n_groups = llm_share_group_of(walk->first, walk->chunks, walk->group_layers, walk->first[walk->chunks]);
     struct tally w = {.l = l, .n = n_ranks};
     double params = 0, most = 0;
     for (size_t i = 0; i < n_parts; i++) params += (double)parts[i].n;
@@ -91,7 +105,7 @@ int llm_share_sent(double *bytes, const struct llm_share_part *parts, size_t n_p
     int got = w.nodes && w.own && w.sent && w.brought ? 0 : -1;
     for (int64_t q = 0; q < n_ranks && got == 0; q++) got = count_nodes(&w, o, q, e);
     if (got == 0) {
-        count_brought(&w, n_groups, llm_shard_rows(n_ranks / llm_layout_rows(l), llm_train_options_parts(o)));
+        count_brought(&w, walk, n_groups, llm_shard_rows(n_ranks / llm_layout_rows(l), llm_train_options_parts(o)));
         tally(&w, parts, n_parts, n_groups);
         for (int64_t q = 0; q < n_ranks; q++) most = fmax(most, w.sent[q]);
     }

@@ -329,23 +329,25 @@ static int act(struct llm_stages *p, const struct llm_whole *whole, struct llm_e
     const struct llm_trainer_pass *a = p->pass = &p->passes[at.pass];
     struct chunk *k = &p->chunks[at.chunk];
     struct slot *s = slot_of(p, k, at.pass);
+    struct llm_share *share = &p->t->share;
     const bool empty = rows_of(a) == 0;
+    struct llm_err problem;
     int got = 0;
     s->chunk = k;
     s->pass = at.pass;
     s->c->cut = &k->cut;
+    llm_share_begin_act(share, k->number, a->number, at.forward);
     if (!empty) got = at.forward ? forward(p, s, whole, e) : backward(p, s, whole, e);
     if (llm_comm_broken(p->comm)) return -1;
     p->at++;
     p->received = p->sent = false;
     p->current = NULL;
+    if (!at.forward && got == 0 && whole) llm_share_end_members(share, a->number, k->number);
+    if (!at.forward && a->ends_shard && join_tied(p, k, got < 0 ? &problem : e) < 0) got = -1;
+    if (llm_share_end_act(share, k->number, at.forward, got < 0 ? &problem : e) < 0) got = -1;
     if (at.forward) return got;
     s->chunk = NULL;
-    if (got == 0 && whole) llm_share_end_members(&p->t->share, a->number, k->number);
-    if (!a->ends_shard) return got;
-    struct llm_err problem;
-    if (join_tied(p, k, got < 0 ? &problem : e) < 0) got = -1;
-    return got == 0 && whole ? llm_share_end(&p->t->share, a->shard, k->number, e) : got;
+    return got == 0 && whole && a->ends_shard && share->zero < 2 ? llm_share_end(share, a->shard, k->number, e) : got;
 }
 
 static void destroy_slot(struct slot *s)
@@ -401,6 +403,11 @@ int llm_stages_prepare(struct llm_trainer *t, const struct llm_whole *whole, str
     while (llm_pass_next(t, whole, t->share.run, &a)) {
         if (llm_grow((void **)&p->passes, &p->passes_room, p->n_passes + 1, sizeof *p->passes, e) < 0) return -1;
         p->passes[p->n_passes++] = a;
+    }
+    while (t->share.zero >= 2 && (int64_t)p->n_passes < t->share.rounds) { /* as many as the replica with most, whose messages come with them */
+        if (llm_grow((void **)&p->passes, &p->passes_room, p->n_passes + 1, sizeof *p->passes, e) < 0) return -1;
+        p->passes[p->n_passes] = (struct llm_trainer_pass){.number = (int64_t)p->n_passes};
+        p->n_passes++;
     }
     const struct llm_stage_order order = order_of(p);
     const int64_t slots = p->n_passes > 0 ? llm_stages_flying(&order) : 0;

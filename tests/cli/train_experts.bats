@@ -97,7 +97,6 @@ deepseek() {
         run -2 --separate-stderr "${@:2}" -n 1 -b 4 -o x.llm
         assert_equal "$stderr" "llm-train: --shard: $1"
     }
-    refused "pp=2: expected zero=0 or 1, found zero=3" "${moe[@]}" --shard ep=2,pp=2,zero=3
     refused "expected a launcher that starts 4 ranks (mpirun -n 4), or a multiple, found 1 rank" "${moe[@]}" --shard ep=2,pp=2
     refused "expected ep to be a divisor of dp, 3, found ep=2" "${moe[@]}" --shard dp=3,ep=2
     refused "expected a launcher that starts 2 ranks (mpirun -n 2), or a multiple, found 1 rank" "${moe[@]}" --shard ep=2

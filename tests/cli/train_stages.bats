@@ -40,6 +40,19 @@ setup() {
     same_in "4 ep=2,pp=2,vp=2" "${moe[@]}" -n 2 -b 1 --accumulate 8 --grad-shards 2 --checkpoint-every 1
 }
 
+@test "ZeRO 2 and 3 in each stage: uneven shards, 1F1B, gpipe and chunks, tied and untied heads, recomputed layers, slices, parts of rows, experts" {
+    local moe=(llm-train -c moe --set num_hidden_layers=4 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=4
+        --set router_bias=true --set router_aux_loss_coef=.5 "${of[@]}" -n 2 -b 2)
+    same_in "2 pp=2,zero=2 pp=2,zero=3" "${gpt[@]}" -n 3 -b 2 --accumulate 3 --grad-shards 3 --val .2 --eval-every 2
+    same_in "4 dp=2,pp=2,zero=2 dp=2,pp=2,zero=3 pp=4,zero=3" "${gpt[@]}" --dropout .1 -n 3 -b 2 --accumulate 6 --grad-shards 7 --val .2 --eval-every 2
+    same_in "4 dp=2,pp=2,zero=2,schedule=gpipe dp=2,pp=2,vp=2,zero=2 dp=2,pp=2,vp=2,zero=3" "${gpt[@]}" --precision f32 -n 2 -b 2 --accumulate 5 \
+        --grad-shards 7
+    same_in "4 dp=2,pp=2,zero=2 dp=2,pp=2,zero=3" "${gpt[@]}" --set n_layer=7 --set tie_word_embeddings=false --checkpoint-every 2 --optimizer muon -n 2 \
+        -b 2 --accumulate 2 --grad-shards 3
+    same_in "4 ep=2,pp=2,zero=2 ep=2,pp=2,zero=3" "${moe[@]}" --accumulate 3 --grad-shards 5 --checkpoint-every 1
+    same_in "4 tp=2,pp=2,zero=2 tp=2,pp=2,zero=3 cp=2,pp=2,zero=3" "${gpt[@]}" --set n_head=4 --tensor-parts 2 --seq-parts 4 -n 2 -b 2 --accumulate 2 --grad-shards 2
+}
+
 @test "the loss of a mixture's balance reads the routers of all stages" {
     local moe=(llm-train -c moe --set num_hidden_layers=3 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=4
         --set router_aux_loss_coef=.5 "${of[@]}" -n 2 -b 2 --accumulate 2)
@@ -62,7 +75,7 @@ setup() {
     "${gpt[@]}" "${of[@]}" -n 6 -o straight.llm
     ranks 4 "${gpt[@]}" "${of[@]}" -n 2 --shard dp=2,pp=2 -o part.llm
     ranks 3 llm-train -q -j 1 --resume part.llm -n 3 --shard pp=3,zero=0
-    llm-train -q -j 1 --resume part.llm -n 4
+    ranks 4 llm-train -q -j 1 --resume part.llm -n 4 --shard dp=2,pp=2,zero=3
     ranks 2 llm-train -q -j 1 --resume part.llm -n 5 --shard dp=2,zero=1
     ranks 2 llm-train -q -j 1 --resume part.llm -n 6 --shard pp=2 --save-every 1
     cmp straight.llm part.llm
@@ -85,7 +98,8 @@ setup() {
     refused "--shard: expected vp=2 or more beside schedule=interleaved, found vp=1" "${nano[@]}" --shard pp=2,vp=1,schedule=interleaved
     refused "--shard: expected schedule=interleaved beside vp=2, found schedule=gpipe" "${nano[@]}" --shard pp=2,vp=2,schedule=gpipe
     refused "--shard: expected at most pp × vp=2, since the model (gpt2) has 2 layers, found pp × vp=4" "${nano[@]}" --shard pp=2,vp=2
-    refused "--shard: pp=2: expected zero=0 or 1, found zero=3" "${nano[@]}" --shard pp=2,zero=3
+    refused "--shard: zero=3: expected shards of one pass, of at most 4 rows (--batch), found 6 (--grad-shards)" "${nano[@]}" --accumulate 3 \
+        --shard pp=2,zero=3
     refused "--shard: expected a launcher that starts 3 ranks (mpirun -n 3), or a multiple, found 2 ranks" "${nano[@]}" --shard pp=3
     refused "--shard: expected a launcher that starts 4 ranks (mpirun -n 4), found 2 ranks" "${nano[@]}" --shard dp=2,pp=2
     refused "--shard: expected at most pp=1, since the model (gpt2) has 1 layers, found pp=2" "${nano[@]}" --set n_layer=1 --shard pp=2
@@ -119,6 +133,12 @@ setup() {
     ranks 2 "${gpt[@]}" --set tie_word_embeddings=false -n 2 --shard pp=2,vp=3 -o x.llm --log log "$F/data.tok"
     logged=$(tail -n 1 log | jq .comm_bytes)
     awk -v planned="$sent" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
+    for whole in dp=2,pp=2,zero=2 dp=2,pp=2,zero=3 dp=2,pp=2,vp=3,zero=3; do
+        sent=$("${gpt[@]}" --set tie_word_embeddings=false --set n_embd=256 --grad-shards 6 --shard $whole --plan | awk '$1 == "rank_sent_bytes" { print $2 }')
+        ranks 4 "${gpt[@]}" --set tie_word_embeddings=false --set n_embd=256 --grad-shards 6 -n 2 --shard $whole -o x.llm --log log "$F/data.tok"
+        logged=$(tail -n 1 log | jq .comm_bytes)
+        awk -v planned="$sent" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
+    done
     run -2 --separate-stderr "${gpt[@]}" --shard pp=7 --plan
     assert_equal "$stderr" "llm-train: --shard: expected at most pp=6, since the model (gpt2) has 6 layers, found pp=7"
 }
@@ -159,7 +179,11 @@ setup() {
 }
 
 @test "a loss or a gradient that is not finite stops all stages" {
-    run -1 --separate-stderr ranks 2 "${gpt[@]}" -n 8 -b 4 --lr 1e6 --clip 0 --warmup 0 --optimizer sgd --shard pp=2 -o x.llm
-    [[ $stderr =~ ^"llm-train: step "[0-9]+": the "(loss|norm of the gradient)" is "("not a number"|infinite)": first bad tensor: " ]] || fail "$stderr"
-    [[ $(wc -l <<< "$stderr") == 1 ]]
+    local layout
+    for layout in dp=1,pp=2 dp=1,pp=2,zero=3 dp=2,pp=2,zero=0 dp=2,pp=2,zero=3; do
+        run -1 --separate-stderr ranks $((2 * ${layout:3:1})) "${gpt[@]}" -n 8 -b 4 --grad-shards 2 --lr 1e6 --clip 0 --warmup 0 --optimizer sgd \
+            --shard $layout -o x.llm
+        [[ $stderr =~ ^"llm-train: step "[0-9]+": the "(loss|norm of the gradient)" is "("not a number"|infinite)": first bad tensor: " ]] || fail "$stderr"
+        [[ $(wc -l <<< "$stderr") == 1 ]]
+    done
 }

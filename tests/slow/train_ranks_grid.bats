@@ -41,7 +41,7 @@ setup() {
             read -ra family <<< "$line"
             same_in "2 pp=2" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 3 --grad-shards 2
             same_in "3 pp=3 pp=3,schedule=gpipe" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 3 --grad-shards 4
-            same_in "4 pp=4 dp=2,pp=2 dp=2,pp=2,zero=0" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 3 --grad-shards 5
+            same_in "4 pp=4 dp=2,pp=2 dp=2,pp=2,zero=0 dp=2,pp=2,zero=2 dp=2,pp=2,zero=3" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate 3 --grad-shards 5
         done
     done
 }
@@ -56,7 +56,7 @@ setup() {
             for accumulate in 1 2 5 8; do
                 same_in "2 pp=2,vp=2 pp=2,vp=4" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate $accumulate --grad-shards 2
                 same_in "3 pp=3,vp=2" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate $accumulate --checkpoint-every 2
-                same_in "4 pp=4,vp=2 dp=2,pp=2,vp=4 dp=2,pp=2,vp=2,zero=0" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 3 --accumulate $accumulate --grad-shards 3
+                same_in "4 pp=4,vp=2 dp=2,pp=2,vp=4 dp=2,pp=2,vp=2,zero=0 dp=2,pp=2,vp=2,zero=3" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 3 --accumulate $accumulate --grad-shards 3
             done
         done
     done
@@ -89,7 +89,7 @@ setup() {
             same_in "3 ep=3 ep=3,zero=2 ep=3,zero=3" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 3 --accumulate 3 --grad-shards 7
             same_in "4 dp=4,ep=2 dp=4,ep=2,zero=3 ep=2,tp=2 ep=2,pp=2 ep=2,pp=2,schedule=gpipe" llm-train -c "${family[@]}" --tensor-parts 2 \
                 --precision $precision "${of[@]}" -b 2 --accumulate 5 --grad-shards 5
-            same_in "8 ep=2,tp=2,pp=2 dp=4,ep=2,tp=2 ep=2,tp=2,pp=2,zero=0" llm-train -c "${family[@]}" --tensor-parts 2 --precision $precision "${of[@]}" -b 2 \
+            same_in "8 ep=2,tp=2,pp=2 dp=4,ep=2,tp=2 ep=2,tp=2,pp=2,zero=0 ep=2,tp=2,pp=2,zero=3" llm-train -c "${family[@]}" --tensor-parts 2 --precision $precision "${of[@]}" -b 2 \
                 --accumulate 4 --grad-shards 4
         done
     done
@@ -106,7 +106,7 @@ setup() {
                 same_in "$r cp=$r cp=$r,zero=3" llm-train -c "${family[@]}" --seq-parts 12 --precision $precision "${of[@]}" -b 2 --grad-shards 2
             done
             same_in "4 pp=2,cp=2" llm-train -c "${family[@]}" --seq-parts 4 --precision $precision "${of[@]}" -b 2 --accumulate 3
-            [[ ${family[0]} != moe ]] || same_in "4 dp=1,cp=4,ep=2 dp=1,cp=2,ep=2,pp=2 dp=2,cp=2,ep=4,zero=3 dp=2,cp=2,ep=2 dp=1,cp=4,ep=4,zero=2" \
+            [[ ${family[0]} != moe ]] || same_in "4 dp=1,cp=4,ep=2 dp=1,cp=2,ep=2,pp=2 dp=1,cp=2,ep=2,pp=2,zero=3 dp=2,cp=2,ep=4,zero=3 dp=2,cp=2,ep=2 dp=1,cp=4,ep=4,zero=2" \
                 llm-train -c "${family[@]}" --set num_local_experts=4 --seq-parts 4 --precision $precision "${of[@]}" -b 2 --accumulate 2 --grad-shards 3
             [[ ${family[0]} == mamba* ]] || same_in "4 tp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 2 --precision $precision \
                 "${of[@]}" -b 2 --accumulate 3
@@ -127,7 +127,7 @@ setup() {
             same_in "6 dp=2,cp=3 dp=3,cp=2,zero=1" llm-train -c "${family[@]}" --seq-parts 6 --precision $precision "${of[@]}" -b 6 --grad-shards 6
             same_in "4 tp=2,cp=2 pp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 6 --precision $precision "${of[@]}" -b 2 --accumulate 3
             same_in "6 tp=2,cp=3 pp=2,cp=3" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 6 --precision $precision "${of[@]}" -b 2 --accumulate 3
-            same_in "8 tp=2,cp=2,pp=2 tp=2,cp=2,pp=2,zero=0 dp=2,tp=2,cp=2 dp=2,pp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 4 --precision $precision \
+            same_in "8 tp=2,cp=2,pp=2 tp=2,cp=2,pp=2,zero=0 tp=2,cp=2,pp=2,zero=2 dp=2,tp=2,cp=2 dp=2,pp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 4 --precision $precision \
                 "${of[@]}" -b 2 --accumulate 3 --grad-shards 3
         done
     done
