@@ -1,17 +1,7 @@
 # Speculation by the model's own layers that predict further: the text is the same, only the time differs.
+# All sources of drafts with all models and samplers: tests/slow/draft.bats.
 load ../helper
-export LLM_THREADS=1
-
-setup_file() {
-    sentences_tokens
-    small=(llm-train -q --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_nextn_predict_layers=1 -l 24
-        -T "$F/tok.json" -b 4 --lr 3e-3 -n 200 --cross-document)
-    without_sanitizer "${small[@]}" -c tiny -o "$F/plain.llm" "$F/data.tok"
-    without_sanitizer "${small[@]}" -c tiny --set num_nextn_predict_layers=0 --set num_hidden_layers=1 -o "$F/draft.llm" "$F/data.tok"
-    llm-train -q --objective ngram --order 4 -T "$F/tok.json" -o "$F/ngram.llm" "$F/data.tok"
-    without_sanitizer "${small[@]}" -c mla --set kv_lora_rank=16 --set qk_nope_head_dim=8 --set qk_rope_head_dim=8 --set v_head_dim=8 -o "$F/mla.llm" "$F/data.tok"
-    without_sanitizer "${small[@]}" -c tiny --set use_sliding_window=true --set sliding_window=8 -o "$F/window.llm" "$F/data.tok"
-}
+load ../draft
 
 @test "the text without drafts, greedily and by chance, for every kind of cache" {
     for model in plain mla window; do
@@ -97,23 +87,8 @@ setup_file() {
 }
 
 @test "drafts of repetitions and by a smaller model: the text without, greedily and by chance, one prompt and many" {
-    local how model from again
-    printf '{"prompt": "the %s", "n": %d}\n' red 30 old 1 small 60 dog 0 cat 17 red 40 > prompts.jsonl
-    for model in plain mla window; do
-        for how in "--temp 0" "--temp 1 --seed 5" "--temp 0.7 --top-k 8 --repeat-penalty 1.2" "--mirostat 2 --mirostat-ent 2 --samples 3" "--adaptive-target 0.2"; do
-            # shellcheck disable=SC2086
-            llm-infer -m "$F/$model.llm" -q -n 60 --ignore-eos $how "the old dog sees the small cat and the old dog sees" > want
-            # shellcheck disable=SC2086
-            llm-infer -m "$F/$model.llm" -q --jsonl --no-timings $how prompts.jsonl > want.jsonl
-            for from in "--draft-ngram" "--draft-ngram --draft-max 2 -b 5" "--draft $F/draft.llm" "--draft $F/draft.llm --draft-max 9 -j 2" "--draft $F/$model.llm" \
-                "--draft $F/ngram.llm" "--draft $F/draft.llm --draft-ngram" "--draft $F/ngram.llm --draft-ngram --draft-max 3"; do
-                # shellcheck disable=SC2086
-                llm-infer -m "$F/$model.llm" -q -n 60 --ignore-eos $how $from "the old dog sees the small cat and the old dog sees" | cmp - want || fail "$model $how $from"
-                # shellcheck disable=SC2086
-                llm-infer -m "$F/$model.llm" -q --jsonl --no-timings --parallel 4 $how $from prompts.jsonl | cmp - want.jsonl || fail "$model $how $from"
-            done
-        done
-    done
+    local from again
+    drafted 3
     # branches of drafts leave no trace in the cache either
     llm-infer -m "$F/window.llm" -q -n 60 --ignore-eos --temp 0 --kv-out want.kv "the old dog sees the small cat and the old dog sees" > want
     for from in "--draft-ngram" "--draft $F/draft.llm" "--draft $F/ngram.llm --draft-ngram -j 2"; do
