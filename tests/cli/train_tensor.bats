@@ -130,6 +130,8 @@ family() {
     refused "$parts a model without an adapter" llm-train -q --init base.llm --adapter lora -l 24 "$F/data.tok" --tensor-parts 2
     need_mpi
     refused "--shard: expected tp to be a divisor of --tensor-parts, 4, found tp=3" ranks 3 "${gpt[@]}" --tensor-parts 4 --shard tp=3
+    refused "--shard: zero=2: expected shards of one pass, of at most 4 rows (--batch), found 12 (--grad-shards)" ranks 2 "${gpt[@]}" --tensor-parts 2 \
+        --accumulate 3 --shard tp=2,zero=2
     refused "--shard: expected tp to be a divisor of --tensor-parts, 1, found tp=2" ranks 2 "${gpt[@]}" --shard tp=2
     [[ ! -e x.llm ]]
 }

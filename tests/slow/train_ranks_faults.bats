@@ -25,6 +25,14 @@ load ../ranks_faults
     shrinks_in 2 pp=2
 }
 
+@test "stages with ZeRO 3 and 0: a signal at any rank, kill -9, data and validation data that shrink at one rank: as without" {
+    local steps
+    signalled_and_killed dp=2,pp=2,zero=3 pp=2,zero=0
+    own_data
+    shrinks_in 4 dp=2,pp=2,zero=3
+    validation_shrinks 4 dp=2,pp=2,zero=3
+}
+
 @test "ranks that divide experts: a signal at any rank, kill -9, data and validation data that shrink at one rank, one that hangs" {
     local steps
     gpt=(llm-train -q -j 1 -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --optimizer sgd --schedule constant --warmup 0
