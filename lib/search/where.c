@@ -12,7 +12,8 @@ struct condition {
     enum relation relation;
     const char *value;
     double number;
-    bool is_number;
+    int64_t integer;
+    bool is_number, is_integer;
 };
 
 /* The longer signs first. */
@@ -29,25 +30,37 @@ static int parse(const char *text, struct condition *c, struct llm_err *e)
         c->relation = signs[i].relation;
         c->value = text + n + strlen(signs[i].sign);
         c->is_number = llm_parse_real(c->value, &c->number) == 0;
+        c->is_integer = llm_parse_int(c->value, &c->integer) == 0;
         if (c->is_number || c->relation == IS || c->relation == IS_NOT) return 0;
         return llm_fail(e, LLM_EX_USAGE, "--where: expected a number after '%s', found '%s'", signs[i].sign, c->value);
     }
     return llm_fail(e, LLM_EX_USAGE, "--where: expected KEY=VALUE (or != < <= > >=), found '%s'", text);
 }
 
+/* Below 0, 0 or above 0: the number v is less than, equal to or more than that of the condition. Integers, which may be ids of 19 digits, exactly. */
+static int compare(const json_t *v, const struct condition *c)
+{
+    if (json_is_integer(v) && c->is_integer) {
+        const json_int_t x = json_integer_value(v);
+        return (x > c->integer) - (x < c->integer);
+    }
+    const double x = json_number_value(v);
+    return (x > c->number) - (x < c->number);
+}
+
 static bool holds(const struct condition *c, const json_t *v)
 {
     const char *text = json_is_true(v) ? "true" : json_is_false(v) ? "false" : json_string_value(v);
     if (json_is_number(v)) {
-        double x = json_number_value(v);
         if (!c->is_number) return c->relation == IS_NOT;
+        const int order = compare(v, c);
         switch (c->relation) {
-        case IS: return x == c->number;
-        case IS_NOT: return x != c->number;
-        case LESS: return x < c->number;
-        case AT_MOST: return x <= c->number;
-        case MORE: return x > c->number;
-        default: return x >= c->number;
+        case IS: return order == 0;
+        case IS_NOT: return order != 0;
+        case LESS: return order < 0;
+        case AT_MOST: return order <= 0;
+        case MORE: return order > 0;
+        default: return order >= 0;
         }
     }
     if (!text || (c->relation != IS && c->relation != IS_NOT)) return false;

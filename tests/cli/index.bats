@@ -52,6 +52,10 @@ rows() {
         found=$(llm-index search -x "$G/rows.idx" -k 3 "${where[@]}" <<< "$q" | tail -n +2 | cut -f 3 | sort -r | tr '\n' ' ')
         assert_equal "${found% }" "${row#*:}"
     done
+    printf '{"id": "%s", "embedding": [1, 1, 1], "post": %s}\n' low 9007199254740992 high 9007199254740993 | llm-index build -o posts.idx
+    for row in =9007199254740993:high '<9007199254740993:low' '>9007199254740992:high'; do # more digits than a double has
+        assert_equal "$(llm-index search -x posts.idx -k 2 --where "post${row%:*}" <<< "$q" | tail -n +2 | cut -f 3)" "${row#*:}"
+    done
     run -2 --separate-stderr llm-index search -x "$G/rows.idx" -k 1 --where 'page' <<< "$q"
     assert_equal "$stderr" "llm-index search: --where: expected KEY=VALUE (or != < <= > >=), found 'page'"
     run -2 --separate-stderr llm-index search -x "$G/rows.idx" -k 1 --where 'page<x' <<< "$q"
