@@ -56,7 +56,9 @@ setup() {
             for accumulate in 1 2 5 8; do
                 same_in "2 pp=2,vp=2 pp=2,vp=4" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate $accumulate --grad-shards 2
                 same_in "3 pp=3,vp=2" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 2 --accumulate $accumulate --checkpoint-every 2
-                same_in "4 pp=4,vp=2 dp=2,pp=2,vp=4 dp=2,pp=2,vp=2,zero=0 dp=2,pp=2,vp=2,zero=3" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 3 --accumulate $accumulate --grad-shards 3
+                same_in "4 pp=4,vp=2 dp=2,pp=2,vp=4 dp=2,pp=2,vp=2,zero=0" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 3 --accumulate $accumulate --grad-shards 3
+                same_in "4 dp=2,pp=2,vp=2,zero=2 dp=2,pp=2,vp=4,zero=3" llm-train -c "${family[@]}" --precision $precision "${of[@]}" -b 3 \
+                    --accumulate $accumulate --grad-shards $((2 * accumulate))
             done
         done
     done
