@@ -31,17 +31,31 @@ static uint32_t number(const unsigned char *p, int bytes, int big)
 
 int llm_exif_orientation(const unsigned char *p, size_t n)
 {
-    if (n < 8 || (memcmp(p, "II*\0", 4) != 0 && memcmp(p, "MM\0*", 4) != 0)) return 1;
+    for (int i = 0; i < 2 && n >= 6 && memcmp(p, "Exif\0\0", 6) == 0; i++) p += 6, n -= 6;
+    if (n < 8 || (memcmp(p, "II*\0", 4) != 0 && memcmp(p, "MM\0*", 4) != 0)) return 0;
     int big = p[0] == 'M';
     size_t at = number(p + 4, 4, big);
-    if (at > n - 2) return 1;
+    if (at > n - 2) return 0;
     size_t entries = number(p + at, 2, big);
     at += 2;
     for (size_t i = 0; i < entries && n - at >= 12; i++, at += 12) {
         if (number(p + at, 2, big) != 0x0112) continue;
-        uint32_t type = number(p + at + 2, 2, big);
-        uint32_t v = type == 3 ? number(p + at + 8, 2, big) : type == 4 ? number(p + at + 8, 4, big) : 1;
+        uint32_t type = number(p + at + 2, 2, big), count = number(p + at + 4, 4, big);
+        int bytes = type == 3 || type == 8 ? 2 : type == 4 || type == 9 ? 4 : 0; /* integers of 16 and 32 bits, unsigned and signed */
+        uint32_t v = bytes && count >= 1 && count <= 4 / (uint32_t)bytes ? number(p + at + 8, bytes, big) : 1;
         return v >= 1 && v <= 8 ? (int)v : 1;
     }
-    return 1;
+    return 0;
+}
+
+int llm_xmp_orientation(const char *p, size_t n)
+{
+    static const char name[] = "tiff:Orientation";
+    const char *end = p + n;
+    while ((p = memmem(p, (size_t)(end - p), name, sizeof name - 1))) {
+        p += sizeof name - 1;
+        const char *v = end - p >= 3 && memcmp(p, "=\"", 2) == 0 ? p + 2 : end - p >= 2 && *p == '>' ? p + 1 : NULL;
+        if (v && *v >= '0' && *v <= '9') return *v >= '1' && *v <= '8' ? *v - '0' : 1;
+    }
+    return 0;
 }

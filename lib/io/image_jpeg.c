@@ -47,6 +47,20 @@ static void inks_to_rgb(const unsigned char *inks, unsigned char *rgb, int64_t w
     }
 }
 
+static void find_orientation(jpeg_saved_marker_ptr m, int *orientation)
+{
+    static const char xmp[] = "http://ns.adobe.com/xap/1.0/"; /* with its NUL */
+    int by_exif = 0, by_xmp = 0;
+    for (; m; m = m->next) {
+        if (m->data_length > 6 && memcmp(m->data, "Exif\0\0", 6) == 0) {
+            if (!by_exif) by_exif = llm_exif_orientation(m->data, m->data_length);
+        } else if (m->data_length > sizeof xmp && memcmp(m->data, xmp, sizeof xmp) == 0) {
+            by_xmp = llm_xmp_orientation((const char *)m->data + sizeof xmp, m->data_length - sizeof xmp);
+        }
+    }
+    if (by_exif || by_xmp) *orientation = by_exif ? by_exif : by_xmp;
+}
+
 int llm_image_jpeg(const unsigned char *p, size_t n, struct llm_image *im, int *orientation, struct llm_err *e)
 {
     struct jpeg_decompress_struct c;
@@ -65,11 +79,7 @@ int llm_image_jpeg(const unsigned char *p, size_t n, struct llm_image *im, int *
     jpeg_mem_src(&c, p, n);
     jpeg_save_markers(&c, JPEG_APP0 + 1, 0xffff);
     jpeg_read_header(&c, TRUE);
-    for (jpeg_saved_marker_ptr m = c.marker_list; m; m = m->next) {
-        if (m->data_length <= 6 || memcmp(m->data, "Exif\0\0", 6) != 0) continue;
-        *orientation = llm_exif_orientation(m->data + 6, m->data_length - 6);
-        break;
-    }
+    find_orientation(c.marker_list, orientation);
     int four = c.jpeg_color_space == JCS_CMYK || c.jpeg_color_space == JCS_YCCK;
     c.out_color_space = four ? JCS_CMYK : JCS_RGB;
     int bad = llm_image_alloc(im, c.image_width, c.image_height, e);

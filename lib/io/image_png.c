@@ -39,18 +39,51 @@ static int possible(png_uint_32 width, png_uint_32 height, int bits, size_t byte
     return rows / 1032 <= bytes;
 }
 
-/* The chunk eXIf; libpng's own reader hands it out only from some versions on. */
-static void find_exif(const unsigned char *p, size_t n, int *orientation)
+/* The orientation in the chunk eXIf, which libpng's own reader hands out only from some versions on; -1 if the file has no such chunk. */
+static int chunk_orientation(const unsigned char *p, size_t n)
 {
     for (size_t at = 8; n - at >= 12;) {
         size_t length = (size_t)p[at] << 24 | (size_t)p[at + 1] << 16 | (size_t)p[at + 2] << 8 | p[at + 3];
-        if (length > n - at - 12) return;
-        if (memcmp(p + at + 4, "eXIf", 4) == 0) {
-            *orientation = llm_exif_orientation(p + at + 8, length);
-            return;
-        }
+        if (length > n - at - 12) return -1;
+        if (memcmp(p + at + 4, "eXIf", 4) == 0) return llm_exif_orientation(p + at + 8, length);
         at += 12 + length;
     }
+    return -1;
+}
+
+/* ImageMagick's way to store EXIF before there was a chunk for it: a line break, the name, the length, then the bytes in hexadecimal digits. The
+ * digits of `text` are replaced by what they say. */
+static int profile_orientation(char *text)
+{
+    static const char hexadecimal[] = "0123456789abcdef";
+    unsigned char *to = (unsigned char *)text;
+    size_t digits = 0;
+    for (int line = 0; line < 3; line++) {
+        text = strchr(text, '\n');
+        if (!text) return 0;
+        text++;
+    }
+    for (; *text; text++) {
+        const char *digit = strchr(hexadecimal, *text | 0x20);
+        if (!digit) continue;
+        const unsigned char v = (unsigned char)(digit - hexadecimal);
+        to[digits / 2] = digits % 2 ? (unsigned char)(to[digits / 2] | v) : (unsigned char)(v << 4);
+        digits++;
+    }
+    return llm_exif_orientation(to, digits / 2);
+}
+
+/* Where the picture's orientation may stand, the first that says it. */
+static void find_orientation(png_structp png, png_infop info, const unsigned char *p, size_t n, int *orientation)
+{
+    png_textp text;
+    int count = 0, by_xmp = 0, by_exif = chunk_orientation(p, n);
+    png_get_text(png, info, &text, &count);
+    for (int i = 0; i < count; i++) {
+        if (by_exif < 0 && strcmp(text[i].key, "Raw profile type exif") == 0) by_exif = profile_orientation(text[i].text);
+        else if (strcmp(text[i].key, "XML:com.adobe.xmp") == 0) by_xmp = llm_xmp_orientation(text[i].text, strlen(text[i].text));
+    }
+    if (by_exif > 0 || by_xmp) *orientation = by_exif > 0 ? by_exif : by_xmp;
 }
 
 /* Grey of 16 bits is a mode of its own to Pillow, whose conversion to RGB cuts values off at 255. (Colours, and grey with alpha, lose their low
@@ -99,10 +132,10 @@ int llm_image_png(const unsigned char *p, size_t n, struct llm_image *im, int *o
     if (png_get_rowbytes(png, info) != (size_t)width * (deep ? 2 : 3)) png_error(png, "unknown layout of pixels");
     for (png_uint_32 y = 0; y < height; y++) rows[y] = im->rgb + (size_t)y * width * 3;
     png_read_image(png, rows);
-    png_read_end(png, NULL);
+    png_read_end(png, info);
+    find_orientation(png, info, p, n, orientation);
     png_destroy_read_struct(&png, &info, NULL);
     free(rows);
     for (png_uint_32 y = 0; y < height && deep; y++) clip_deep(im->rgb + (size_t)y * width * 3, width);
-    find_exif(p, n, orientation);
     return 0;
 }

@@ -66,6 +66,63 @@ numbers() {
     refused 66 "model/preprocessor_config.json" llm-tokenize image --for model "$G/rgb.png" -o x
 }
 
+# chunk TYPE: a chunk of PNG with the data from standard input.
+chunk() {
+    local data sum
+    data=$(mktemp -p .)
+    { printf %s "$1"; cat; } > "$data"
+    # gzip ends with the same sum, the other way round, and the length
+    sum=$(gzip -c "$data" | tail -c 8 | head -c 4 | od -An -tx1 | awk '{print "\\x" $4 "\\x" $3 "\\x" $2 "\\x" $1}')
+    printf '%b' "$(printf '%08x' $(($(wc -c < "$data") - 4)) | sed 's/../\\x&/g')"
+    cat "$data"
+    printf '%b' "$sum"
+}
+
+# jpeg APP1: rgb.jpg with the file as its segment of metadata.
+jpeg() {
+    head -c 2 "$G/rgb.jpg"
+    printf '\xff\xe1%b' "$(printf '%04x' $(($(wc -c < "$1") + 2)) | sed 's/../\\x&/g')"
+    cat "$1"
+    tail -c +3 "$G/rgb.jpg"
+}
+
+# png: rgb.png with the chunk from standard input.
+png() { head -c -12 "$G/rgb.png"; cat; tail -c 12 "$G/rgb.png"; }
+
+@test "the orientation is found wherever Pillow finds it: EXIF of any integer type, after its name, as ImageMagick's profile, and in XMP" {
+    local tiff='MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0' xmp name
+    xmp='<rdf:Description xmlns:tiff="t" tiff:Orientation="6"/>'
+    { printf 'Exif\0\0'; printf "$tiff"; } > exif
+    jpeg exif > right.jpg
+    printf "$tiff" | chunk eXIf | png > right.png
+    for name in jpg png; do # each as it should be: turned, other than the plain picture
+        llm-tokenize image right.$name -o right.$name.out
+        numbers right.$name.out > right.$name.numbers
+        llm-tokenize image "$G/rgb.$name" -o plain.out
+        run -1 cmp -s <(numbers plain.out) right.$name.numbers
+    done
+    sed 's/\x12\x00\x03/\x12\x00\x08/' exif > segment; jpeg segment > short.jpg
+    { printf 'http://ns.adobe.com/xap/1.0/\0'; echo "$xmp"; } > segment; jpeg segment > xmp.jpg
+    { printf 'http://ns.adobe.com/xap/1.0/\0'; echo '<tiff:Orientation>6</tiff:Orientation>'; } > segment; jpeg segment > element.jpg
+    chunk eXIf < exif | png > named.png
+    { printf 'XML:com.adobe.xmp\0\0\0\0\0'; echo "$xmp"; } | chunk iTXt | png > xmp.png
+    { printf 'Raw profile type exif\0\nexif\n      32\n'; od -An -v -tx1 exif | tr -d ' '; } | chunk tEXt | png > profile.png
+    for name in short.jpg xmp.jpg element.jpg named.png xmp.png profile.png; do
+        llm-tokenize image $name -o out
+        cmp <(numbers out) "right.${name#*.}.numbers" || fail "$name"
+    done
+    # EXIF goes before XMP; a value without a place, or none, is no orientation
+    { printf 'Exif\0\0'; printf '%b' "${tiff/x06/x01}"; } > segment; jpeg segment > one.jpg
+    { printf 'http://ns.adobe.com/xap/1.0/\0'; echo "$xmp"; } > segment
+    { head -c 2 one.jpg; jpeg segment | tail -c +3 | head -c $(($(wc -c < segment) + 4)); tail -c +3 one.jpg; } > both.jpg
+    sed 's/\x03\x00\x00\x00\x01\x00\x06/\x03\x00\x00\x00\x00\x00\x06/' exif > segment; jpeg segment > none.jpg
+    llm-tokenize image "$G/rgb.jpg" -o plain.out
+    for name in both.jpg none.jpg; do
+        llm-tokenize image $name -o out
+        cmp <(numbers out) <(numbers plain.out) || fail "$name"
+    done
+}
+
 @test "a version of Pillow before 13 takes columns first, which shows where a picture gets much lower" {
     llm-tokenize image --for "$G/vit2.json" "$G/tall.png" -o new
     llm-tokenize image --for "$G/vit2.json" --pillow 12 "$G/tall.png" -o old
