@@ -67,7 +67,7 @@ static int profile_orientation(char *text)
         const char *digit = strchr(hexadecimal, *text | 0x20);
         if (!digit) continue;
         const unsigned char v = (unsigned char)(digit - hexadecimal);
-        to[digits / 2] = digits % 2 ? (unsigned char)(to[digits / 2] | v) : (unsigned char)(v << 4);
+        to[digits / 2] = (unsigned char)(digits % 2 ? to[digits / 2] | v : v << 4);
         digits++;
     }
     return llm_exif_orientation(to, digits / 2);
