@@ -13,7 +13,8 @@ talk() {
     need_tool python3
     printf '%s\n' "$typed" > typed
     # shellcheck disable=SC2086
-    TERM=${TERMINAL:-xterm} run -0 timeout 200 python3 "$ROOT/tests/cli/chat_terminal.py" typed $CHAT "$@"
+    TERM=${TERMINAL:-xterm} run timeout 200 python3 "$ROOT/tests/cli/chat_terminal.py" typed $CHAT "$@"
+    [[ $status == 0 ]] || fail "$output"
 }
 
 # needs_editing: skips where the programs were built without libedit.

@@ -36,7 +36,9 @@ def until(enough, what):
 
 
 def at_prompt():
-    return seen[mark:].endswith(("> ", "... ")) and not more(.2)
+    while more(.2):
+        pass
+    return seen[mark:].endswith(("> ", "... "))
 
 
 wanted = 0
