@@ -13,7 +13,8 @@
 json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e)
 {
     json_error_t err;
-    json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &err);
+    const size_t mark = llm_utf8_mark(text, n);
+    json_t *v = json_loadb(text + mark, n - mark, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &err);
     if (!v && !err.text[0]) llm_no_memory(e, "JSON"); /* jansson has a message for every other failure */
     else if (!v) llm_fail(e, EX_DATAERR, "JSON: line %d, column %d: %s", err.line, err.column, err.text);
     return v;

@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include "base/buf.h"
 
-/* Parses `n` bytes as one JSON value (nothing may follow but white space). NULL: `e` has line and column. Own: json_decref. */
+/* Parses `n` bytes as one JSON value (nothing may follow but white space); a byte order mark before it is skipped (RFC 8259, section 8.1).
+ * NULL: `e` has line and column. Own: json_decref. */
 json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The JSON value that a text begins with; *used: its bytes. NULL: it begins with none. Own: json_decref. */
 json_t *llm_json_parse_front(const char *text, size_t n, size_t *used) LLM_MUST_CHECK;

@@ -51,6 +51,11 @@ int llm_utf8_put(uint32_t cp, unsigned char out[4])
     return len;
 }
 
+size_t llm_utf8_mark(const void *text, size_t n)
+{
+    return n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
 size_t llm_utf8_invalid(const unsigned char *p, size_t n)
 {
     uint32_t cp;

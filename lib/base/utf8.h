@@ -9,6 +9,8 @@
 int llm_utf8_next(const unsigned char *p, size_t n, uint32_t *cp);
 /* Writes `cp` (< 0x110000) and returns its length, 1 to 4. */
 int llm_utf8_put(uint32_t cp, unsigned char out[4]);
+/* Bytes of the byte order mark (U+FEFF) that a text begins with, as files of Windows do: 3, or 0. */
+size_t llm_utf8_mark(const void *text, size_t n);
 /* Offset of the first byte that is not UTF-8 (a cut character at the end counts), or n. */
 size_t llm_utf8_invalid(const unsigned char *p, size_t n);
 /* How many of the n bytes end with a whole character: less than n if the last character is cut short and more bytes may complete it. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/suggest.h"
+#include "base/utf8.h"
 #include "io/file.h"
 
 bool llm_column_number(const json_t *v, double *x)
@@ -103,14 +104,15 @@ static json_t *table_row(const char *p, const char *end, char separator, json_t 
 
 static int read_lines(const char *file, const struct llm_buf *text, llm_row_fn take, void *arg, struct llm_err *e)
 {
-    size_t heading_end = 0, blank = strspn(text->p ? text->p : "", " \t\r\n");
+    const size_t mark = llm_utf8_mark(text->p, text->n);
+    size_t heading_end = mark, blank = mark + strspn(text->p ? text->p + mark : "", " \t\r\n");
     bool json = text->n > blank && text->p[blank] == '{';
     while (heading_end < text->n && text->p[heading_end] != '\n') heading_end++;
     char separator = text->n && memchr(text->p, '\t', heading_end) ? '\t' : ',';
     json_t *heading = json_array();
     int status = heading ? 0 : llm_no_memory(e, "a row");
     uint64_t number = 0;
-    for (size_t at = 0, end; at < text->n && status == 0; at = end + 1) {
+    for (size_t at = mark, end; at < text->n && status == 0; at = end + 1) {
         const char *newline = memchr(text->p + at, '\n', text->n - at);
         end = newline ? (size_t)(newline - text->p) : text->n;
         size_t stop = end > at && text->p[end - 1] == '\r' ? end - 1 : end;

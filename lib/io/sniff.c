@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "io/rwkv_cpp.h"
 #include "io/zstd_frames.h"
 
@@ -27,7 +28,7 @@ static bool is_zstd(const unsigned char *p, size_t n)
 
 static bool is_json(const unsigned char *p, size_t n)
 {
-    size_t i = n >= 3 && memcmp(p, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    size_t i = llm_utf8_mark(p, n);
     while (i < n && (p[i] == ' ' || p[i] == '\t' || p[i] == '\n' || p[i] == '\r')) i++;
     return i < n && (p[i] == '{' || p[i] == '[');
 }

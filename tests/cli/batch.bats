@@ -124,6 +124,12 @@ total() {
     nothing_left
 }
 
+@test "--jsonl: lines that end as on Windows, after a byte order mark" {
+    printf '%s\n' '{"prompt": "Once upon"}' '{"prompt": "time"}' > lines
+    { printf '\xef\xbb\xbf'; sed 's/$/\r/' lines; } > windows
+    cmp <(llm-infer -q -m "$M" --jsonl --no-timings -n 4 lines) <(llm-infer -q -m "$M" --jsonl --no-timings -n 4 windows)
+}
+
 @test "--jsonl: a member that is null counts as absent" {
     local members='"ids": null, "stop": null, "logit_bias": null, "temperature": null, "seed": null, "negative_prompt": null'
     echo '{"prompt": "Once upon"}' | llm-infer -q -m "$M" --jsonl --no-timings -n 4 > plain

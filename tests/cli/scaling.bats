@@ -45,6 +45,8 @@ value() {
 @test "a law of compute, with and without a floor; of learning rates" {
     awk 'BEGIN { print "flops,val_loss,l0,best"; for (c = 1e15; c < 1e21; c *= 4) printf "%.17g,%.17g,%.17g,%.17g\n", c, 1.5 + 40 * c ^ -.11, 40 * c ^ -.11, .31 * c ^ -.06 }' > c.csv
     near "$(llm-bench scaling --law c --json c.csv | jq -r 'select(.parameter == "alpha").value')" .11 1e-6
+    { printf '\xef\xbb\xbf'; sed 's/$/\r/' c.csv; } > windows.csv # as a spreadsheet of Windows writes it
+    cmp <(llm-bench scaling --law c --json c.csv) <(llm-bench scaling --law c --json windows.csv)
     llm-bench scaling --law c --zero-floor --loss l0 --budget 1e22 --json c.csv > fit
     near "$(jq -r 'select(.parameter == "alpha").value' fit)" .11 1e-9
     [[ -z $(jq -r 'select(.parameter == "E")' fit) ]]
