@@ -210,7 +210,7 @@ static const struct llm_opt options[] = {
      offsetof(struct args, sweep_format), 0, 0, "shell|make"},
     {0, "key", NULL, "print a hash of all that determines the result: options, contents of inputs, instruction set, version", LLM_FLAG,
      offsetof(struct args, key), 0, 0, NULL},
-    {0, "overfit-one", NULL, "train on one batch until it is memorised; fail if the loss stays above 0.1",
+    {0, "overfit-one", NULL, "train on one batch alone, to memorise it; fail if the loss stays above 0.1",
      LLM_FLAG, offsetof(struct args, o.overfit_one), 0, 0,
      NULL},
     {0, NULL, NULL, NULL, LLM_FLAG, 0, 0, 0, NULL},
