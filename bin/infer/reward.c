@@ -71,13 +71,16 @@ static int take_line(struct run *r, const json_t *o, struct llm_err *e)
 {
     const json_t *messages = json_object_get(o, "messages"), *before = json_object_get(o, "prompt_ids"), *ids = json_object_get(o, "ids");
     const json_t *prompt = json_object_get(o, "prompt"), *completion = json_object_get(o, "completion");
-    int32_t eos = r->s->model->tokenizer ? llm_tokenizer_eos(r->s->model->tokenizer) : -1;
+    const struct llm_tokenizer *t = r->s->model->tokenizer;
+    size_t first;
     r->conversation.n = 0;
     if (messages) return take_messages(r, o, messages, e);
     if (!ids && !json_is_string(prompt)) return llm_fail(e, EX_DATAERR, "expected \"messages\", \"ids\", or \"prompt\", a text");
     if (ids) return (before && append(r, before, e) < 0) || append(r, ids, e) < 0 ? -1 : 0;
-    if (append(r, prompt, e) < 0 || (completion && append(r, completion, e) < 0)) return -1;
-    return completion && eos >= 0 ? llm_conversation_add(&r->conversation, &eos, 1, 0, e) : 0;
+    if (!completion || !t) return append(r, prompt, e); /* which says that there is no tokenizer */
+    if (!json_is_string(completion)) return llm_fail(e, EX_DATAERR, "\"completion\": expected a text");
+    if (llm_conversation_plain(&r->conversation, t, prompt, completion, &first, e) < 0) return -1;
+    return prompt_check_vocab(r->s, r->conversation.ids, r->conversation.n, e);
 }
 
 /* Scores and writes the lines that wait. 0, 1 when a signal was caught, -1. */

@@ -52,32 +52,23 @@ static int encode_messages(struct llm_lines *l, struct two *t, json_t *mine, con
     return got;
 }
 
-static int encode_text(struct llm_lines *l, struct two *t, const char *text, bool masked, struct llm_err *e)
+/* Plain texts. `together`: both replies begin where the first of them does, so that they follow the same tokens. */
+static int encode_plain(struct llm_lines *l, struct two *t, const json_t *prompt, const json_t *const reply[2], bool together, struct llm_err *e)
 {
-    int32_t *ids = NULL;
-    size_t n = 0;
-    int got = llm_encode(l->tokenizer, text, strlen(text), LLM_ENCODE_SPECIAL, &ids, &n, e);
-    if (got == 0) got = llm_conversation_add(&t->c, ids, n, masked, e);
-    free(ids);
-    return got;
-}
-
-/* A plain prompt and a plain reply, which an end token follows. */
-static int encode_plain(struct llm_lines *l, struct two *t, const char *prompt, const char *reply, struct llm_err *e)
-{
-    int32_t eos = llm_tokenizer_eos(l->tokenizer);
-    if (encode_text(l, t, prompt, false, e) < 0 || encode_text(l, t, reply, true, e) < 0) return -1;
-    return eos >= 0 && llm_conversation_add(&t->c, &eos, 1, 1, e) < 0 ? -1 : 1;
+    size_t first[2];
+    if (llm_conversation_plain(&t->c, l->tokenizer, prompt, reply[0], &first[0], e) < 0) return -1;
+    t->second = (int64_t)t->c.n;
+    if (llm_conversation_plain(&t->c, l->tokenizer, prompt, reply[1], &first[1], e) < 0) return -1;
+    if (together) first[0] = first[1] = first[0] < first[1] ? first[0] : first[1];
+    memset(t->c.mask + first[0], 1, (size_t)t->second - first[0]);
+    memset(t->c.mask + t->second + first[1], 1, t->c.n - (size_t)t->second - first[1]);
+    return 1;
 }
 
 /* 1, 0: skipped, -1. */
-static int encode(struct llm_lines *l, struct two *t, const json_t *prompt, const json_t *const reply[2], struct llm_err *e)
+static int encode(struct llm_lines *l, struct two *t, const json_t *prompt, const json_t *const reply[2], bool together, struct llm_err *e)
 {
-    if (json_is_string(prompt) && json_is_string(reply[0]) && json_is_string(reply[1])) {
-        int got = encode_plain(l, t, json_string_value(prompt), json_string_value(reply[0]), e);
-        t->second = (int64_t)t->c.n;
-        return got == 1 ? encode_plain(l, t, json_string_value(prompt), json_string_value(reply[1]), e) : got;
-    }
+    if (json_is_string(prompt) && json_is_string(reply[0]) && json_is_string(reply[1])) return encode_plain(l, t, prompt, reply, together, e);
     if (llm_lines_chat(l, e) < 0) return -1;
     json_t *asked = json_is_string(prompt) ? json_pack("[{s:s,s:O}]", "role", "user", "content", prompt) : NULL;
     const json_t *before = asked ? asked : prompt;
@@ -144,13 +135,14 @@ static bool says_nothing(const json_t *reply)
     return json_is_string(text) && json_string_length(text) == 0 && !json_object_get(last, "tool_calls");
 }
 
-int llm_pairs_add(struct llm_lines *l, const json_t *prompt, const json_t *const reply[2], const json_t *line, struct llm_err *e)
+/* Adds the record of a prompt and two replies. 0, also if the line is skipped, or -1. */
+static int add_pair(struct llm_lines *l, const json_t *prompt, const json_t *const reply[2], bool together, const json_t *line, struct llm_err *e)
 {
     struct two t = {.second = 0};
     if (says_nothing(reply[0]) || says_nothing(reply[1])) {
         return llm_lines_skip(l, LLM_SKIP_MASKED, e, "expected text in both replies, found an empty one");
     }
-    int got = encode(l, &t, prompt, reply, e);
+    int got = encode(l, &t, prompt, reply, together, e);
     if (got == 1) got = add(l, &t, line, e);
     llm_conversation_release(&t.c);
     return got < 0 ? -1 : 0;
@@ -166,7 +158,7 @@ int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e)
         if (!reply[i]) return llm_fail(e, EX_DATAERR, "expected '%s', found none", names[0][i]);
     }
     if (!prompt && (json_is_string(reply[0]) || json_is_string(reply[1]))) return llm_fail(e, EX_DATAERR, "expected 'prompt', found none");
-    return llm_pairs_add(l, prompt, reply, line, e);
+    return add_pair(l, prompt, reply, true, line, e);
 }
 
 int llm_singles_keep(json_t *lines, const json_t *line, struct llm_err *e)
@@ -187,7 +179,7 @@ int llm_singles_add(struct llm_lines *l, const json_t *lines, size_t i, struct l
     size_t n = json_array_size(lines);
     const json_t *line = json_array_get(lines, i), *before = json_array_get(lines, (i + n - 1) % n);
     const json_t *const replies[2] = {json_object_get(line, "completion"), json_object_get(before, "completion")};
-    return llm_pairs_add(l, json_object_get(line, "prompt"), replies, line, e);
+    return add_pair(l, json_object_get(line, "prompt"), replies, false, line, e);
 }
 
 /* A text into a row: ids and mask, the rest of the row is padding. */

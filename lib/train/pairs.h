@@ -6,11 +6,9 @@
 #include "train/objective.h"
 
 /* llm_objective.record of lines with "chosen" and "rejected", and "prompt": plain texts, or lists of messages; without a prompt, what the two
- * conversations begin with is the prompt. The tokens of the replies have mask 1. Numbers of the line become columns of the same names. */
+ * conversations begin with is the prompt. The tokens of the replies have mask 1. Numbers and truth values of the line become columns of the same
+ * names, and what a float leaves out of the number NAME becomes the column NAME LLM_PAIRS_LOW. */
 int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e);
-/* Adds the record of a prompt and two replies; llm_pairs_record takes them from the line. Numbers and truth values of the line become columns, and
- * what a float leaves out of the number NAME becomes the column NAME LLM_PAIRS_LOW. 0, also if the line is skipped, or -1. */
-int llm_pairs_add(struct llm_lines *l, const json_t *prompt, const json_t *const reply[2], const json_t *line, struct llm_err *e);
 #define LLM_PAIRS_LOW "_low"
 /* Lines of single replies ("prompt", "completion"), of which all are needed before the first becomes a record. `keep` appends one to an array;
  * `check`, after the last: whether there are enough; `add` adds the record of line i, a prompt with its reply and with the reply of the line before

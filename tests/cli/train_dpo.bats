@@ -127,6 +127,29 @@ setup() {
     refused 65 "replies.jsonl: line 16: expected 'prompt', found none" llm-infer -m "$F/base.llm" --ref-logprobs replies.jsonl
 }
 
+@test "plain prompts and replies are one text, which begins as the tokenizer begins texts and ends once" {
+    cp -r "$ROOT/tests/golden/tiny" m
+    jq '.post_processor = {type: "TemplateProcessing", single: [{SpecialToken: {id: "<|endoftext|>", type_id: 0}}, {Sequence: {id: "A", type_id: 0}}],
+        pair: [{Sequence: {id: "A", type_id: 0}}, {Sequence: {id: "B", type_id: 1}}],
+        special_tokens: {"<|endoftext|>": {id: "<|endoftext|>", ids: [0], tokens: ["<|endoftext|>"]}}}' \
+        "$ROOT/tests/golden/tiny/tokenizer.json" > m/tokenizer.json
+    # after "the": " cat" and the end, of which one token spans prompt and reply; after "the cat": the end that the text has
+    score() { printf '%s' "$1<|endoftext|>" | llm-infer -q -m m --precision f32 --special --score | tail -n "$2" | awk '{s += $NF} END {print s}'; }
+    echo '{"prompt": "the ca", "chosen": "t", "rejected": "t<|endoftext|>"}' > pair.jsonl
+    llm-infer -q -m m --precision f32 --ref-logprobs pair.jsonl > scored
+    jq -e --argjson x "$(score 'the cat' 2)" '.ref_chosen_logps == .ref_rejected_logps and (.ref_chosen_logps - $x | fabs) < 1e-4' scored
+    echo '{"prompt": "the cat", "completion": " cat", "label": true}' > replies.jsonl
+    echo '{"prompt": "the ca", "completion": "t", "label": false}' >> replies.jsonl
+    llm-infer -q -m m --precision f32 --ref-logprobs replies.jsonl > scored
+    jq -s -e --argjson x "$(score 'the cat cat' 2)" --argjson y "$(score 'the cat' 2)" \
+        '(.[0].ref_logps - $x | fabs) < 1e-4 and (.[1].ref_logps - $y | fabs) < 1e-4' scored
+    cp -r "$ROOT/tests/golden/trl/judge" judge
+    cp m/tokenizer.json judge/
+    reward() { llm-infer -q -m judge --precision f32 --score-reward "$@"; }
+    reward --jsonl - <<< '{"prompt": "the ca", "completion": "t"}' > scored
+    jq -e --argjson x "$(reward --special 'the cat<|endoftext|>')" '(.reward - $x | fabs) < 1e-6' scored
+}
+
 @test "the same bytes by any threads, any passes of a step, and after an interruption" {
     cp "$F/pairs.jsonl" .
     same_by_threads "${new[@]}" -n 6 -b 4 pairs.jsonl

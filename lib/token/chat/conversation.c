@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/buf.h"
 #include "token/stream.h"
 
 /* The mark of tokens of span k. */
@@ -56,6 +57,26 @@ int llm_conversation_add(struct llm_conversation *c, const int32_t *ids, size_t 
     if (n) memset(c->mask + c->n, masked, n);
     c->n += n;
     return 0;
+}
+
+int llm_conversation_plain(struct llm_conversation *c, const struct llm_tokenizer *t, const json_t *prompt, const json_t *reply, size_t *first,
+                           struct llm_err *e)
+{
+    struct llm_buf text = {0};
+    int32_t *before = NULL, *ids = NULL, eos = llm_tokenizer_eos(t);
+    size_t n_before = 0, n = 0, length = json_string_length(prompt);
+    int status = llm_buf_put(&text, json_string_value(prompt), length, e);
+    if (status == 0) status = llm_buf_put(&text, json_string_value(reply), json_string_length(reply), e);
+    if (status == 0) status = llm_encode(t, text.p, length, LLM_ENCODE_SPECIAL | LLM_ENCODE_ADD_SPECIAL, &before, &n_before, e);
+    if (status == 0) status = llm_encode(t, text.p, text.n, LLM_ENCODE_SPECIAL | LLM_ENCODE_ADD_SPECIAL, &ids, &n, e);
+    *first = 0;
+    while (status == 0 && *first < n && *first < n_before && ids[*first] == before[*first]) ++*first;
+    if (status == 0) status = llm_conversation_add(c, ids, n, 0, e);
+    if (status == 0 && eos >= 0 && (n == *first || ids[n - 1] != eos)) status = llm_conversation_add(c, &eos, 1, 0, e);
+    llm_buf_release(&text);
+    free(before);
+    free(ids);
+    return status;
 }
 
 /* Encodes one part of the text, which is the assistant's as a whole or not at all. */

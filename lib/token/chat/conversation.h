@@ -27,6 +27,10 @@ int llm_conversation_line(struct llm_conversation *c, const struct llm_chat *cha
                           const struct tm *day, struct llm_err *e) LLM_MUST_CHECK;
 /* Appends tokens that all have the same mask. */
 int llm_conversation_add(struct llm_conversation *c, const int32_t *ids, size_t n, uint8_t masked, struct llm_err *e) LLM_MUST_CHECK;
+/* Appends a plain prompt and a plain reply as one text: with what the tokenizer puts around texts, and an end token unless the reply has one.
+ * *first: the first token of the text that is not of the prompt alone. Tokens that span both are the reply's. The mask is 0. */
+int llm_conversation_plain(struct llm_conversation *c, const struct llm_tokenizer *t, const json_t *prompt, const json_t *reply, size_t *first,
+                           struct llm_err *e) LLM_MUST_CHECK;
 void llm_conversation_release(struct llm_conversation *c);
 
 #endif
