@@ -35,6 +35,17 @@ rows() { tail -c +$((9 + $(od -An -tu8 -N8 "$1") + 4 * ${2-12})) "$1" | head -c 
     cmp <(rows near) <(rows far)
 }
 
+@test "original_max_position_embeddings outside the object goes before the one in it, and is written there, as transformers has it" {
+    for family in phi3 llama; do
+        jq --arg family $family '.model_type = $family | .original_max_position_embeddings = 24' "$F/long.json" > both.json
+        llm-train -q -c both.json -T "$F/tok.json" -n 0 -o both.llm
+        logits both.llm -f "$F/twelve" | grep -qa '"llm.rope_context":"24"'
+        llm-infer -m both.llm --ids --score -c 24 -f "$F/twelve" > /dev/null
+        llm-quantize -q -t keep both.llm both.safetensors
+        [[ $(head -c 4000 both.safetensors) == *'],\"long_factor\":['*']},\"original_max_position_embeddings\":24}'* ]]
+    done
+}
+
 @test "a token's bits do not depend on what follows it" {
     for name in long dynamic; do
         logits "$F/$name.llm" -c 64 -f "$F/forty" 2> /dev/null > whole

@@ -35,7 +35,7 @@ static int read_rope(struct llm_config *c, const json_t *o, struct llm_err *e)
             && llm_json_real(global ? global : r, "partial_rotary_factor", &c->partial_rotary_factor, e) < 0) return -1;
     }
     if (old && !json_is_null(old) && llm_rope_scaling_from_json(&c->rope_scaling, &c->rope_theta, old, "rope_scaling", e) < 0) return -1;
-    if (c->rope_scaling.kind != LLM_ROPE_PLAIN && c->rope_scaling.original_context == 0
+    if (c->rope_scaling.kind != LLM_ROPE_PLAIN /* what stands outside goes first, as in transformers */
         && llm_json_int(o, "original_max_position_embeddings", 1, 1 << 24, &c->rope_scaling.original_context, e) < 0) return -1;
     if (!(c->rope_theta >= 1 && c->rope_theta <= 1e12)) {
         return llm_fail(e, EX_DATAERR, "rope_theta: expected 1 to 1e12, found %g", c->rope_theta);
@@ -149,6 +149,9 @@ int llm_decoder_extra(const struct llm_config *c, json_t *o)
     if (n_plain > 0) failed |= set_list(o, "no_rope_layers", c, c->no_rope_layers, json_integer(0), json_integer(1));
     if (c->position == LLM_POSITION_ROPE && c->rope_scaling.kind != LLM_ROPE_PLAIN) {
         failed |= json_object_set_new(o, "rope_scaling", llm_rope_scaling_to_json(&c->rope_scaling));
+        /* Where transformers looks for it: of Phi-3 nowhere else, and without it takes 4096. */
+        bool outside = c->rope_scaling.kind == LLM_ROPE_LONGROPE && c->rope_scaling.original_context > 0;
+        if (outside) failed |= json_object_set_new(o, "original_max_position_embeddings", json_integer(c->rope_scaling.original_context));
     }
     return failed ? -1 : 0;
 }
