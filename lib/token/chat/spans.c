@@ -1,7 +1,8 @@
 /* The assistant's text where the template does not mark it. The conversation before a turn, rendered with its generation prompt, and the
  * conversation up to the turn tell what the turn is; it is then looked for in the whole, since templates rewrite turns once others follow
- * (reasoning of earlier turns is dropped, the system's message moves). A span ends with the tokens that end the turn, as far as they name
- * themselves so ("<|im_end|>", "</s>"): what some templates always put after the last message is no part of it. */
+ * (reasoning of earlier turns is dropped, the system's message moves). A span ends with the message's text, or with its calls of tools, and the
+ * tokens that end the turn, as far as they name themselves so ("<|im_end|>", "</s>"): what some templates always put after the last message is no
+ * part of it. */
 #include <ctype.h>
 #include <string.h>
 #include "token/chat/render.h"
@@ -14,7 +15,7 @@ static long find(const char *p, size_t n, size_t from, const char *what, size_t 
 
 static bool names_an_end(const char *p, size_t n)
 {
-    static const char *const words[] = {"end", "eot", "eom", "eos", "</"};
+    static const char *const words[] = {"end", "eot", "eom", "eos", "</", "turn|>", "return|>"};
     char lower[64];
     for (size_t i = 0; i < n; i++) lower[i] = (char)tolower((unsigned char)p[i]);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -41,7 +42,10 @@ struct turn {
     size_t n;
     const char *said;          /* the message's content, trimmed */
     size_t n_said;
-    struct llm_chat_cut before, after; /* renderings compared with `full` */
+    bool calls;                /* the message has calls of tools */
+    bool anchored;             /* the conversation before the turn is the beginning of the whole */
+    struct llm_chat_cut before, after, base; /* renderings compared with `full` */
+                               /* base: `before` without its generation prompt, where that is not in `full` */
     struct llm_buf joined;     /* the turn, where it does not stand in one piece */
 };
 
@@ -50,43 +54,72 @@ static size_t length(const struct llm_chat_cut *c)
     return c->same + c->rest.n;
 }
 
-/* What `after` has beyond `before`, n bytes. NULL: it does not begin with `before`, or memory is short, which `e` then says. */
-static const char *turn_text(struct turn *t, size_t *n, struct llm_err *e)
+/* What `a` has beyond `b`, n bytes. NULL: it does not begin with `b`, or memory is short, which `e` then says. */
+static const char *turn_text(struct turn *t, const struct llm_chat_cut *b, const struct llm_chat_cut *a, size_t *n, struct llm_err *e)
 {
-    const struct llm_chat_cut *b = &t->before, *a = &t->after;
     if (length(a) <= length(b) || a->same < b->same) return NULL;
     *n = length(a) - length(b);
     if (b->rest.n) return a->same == b->same && memcmp(a->rest.p, b->rest.p, b->rest.n) == 0 ? a->rest.p + b->rest.n : NULL;
     if (a->rest.n == 0) return t->full + b->same;
     if (a->same == b->same) return a->rest.p;
+    t->joined.n = 0;
     if (llm_buf_put(&t->joined, t->full + b->same, a->same - b->same, e) < 0 || llm_buf_put(&t->joined, a->rest.p, a->rest.n, e) < 0) return NULL;
     return t->joined.p;
+}
+
+/* Where what is said stands in the whole, from `from` on: behind what the generation prompt and the whole share, if that is behind the conversation
+ * before. Nothing stands there at once. -1: nowhere. */
+static long find_said(const struct turn *t, size_t from)
+{
+    size_t shared = t->anchored && t->before.same > from ? t->before.same : from;
+    if (t->n_said == 0 && shared > from && t->full[shared - 1] == '<') shared--; /* of two tokens: "<think>" and "<tool_call>" */
+    if (t->n_said == 0) return t->anchored ? (long)shared : -1;
+    return find(t->full, t->n, shared - from < t->n_said ? from : shared + 1 - t->n_said, t->said, t->n_said);
+}
+
+/* The end of the calls of tools that follow what is said, which ends at `end`, if they stand there as they do in the turn alone. */
+static size_t calls_end(struct turn *t, size_t end, struct llm_err *e)
+{
+    size_t n;
+    const char *turn = turn_text(t, t->before.rest.n ? &t->base : &t->before, &t->after, &n, e);
+    for (long said = turn && t->calls ? 0 : -1; said >= 0; said++) {
+        said = t->n_said ? find(turn, n, (size_t)said, t->said, t->n_said) : said;
+        if (said < 0 || (size_t)said + t->n_said >= n) break;
+        const char *tail = turn + said + t->n_said;
+        const size_t n_tail = llm_jinja_trim_end(tail, n - (size_t)said - t->n_said);
+        if (n_tail <= t->n - end && memcmp(t->full + end, tail, n_tail) == 0) return end + n_tail;
+    }
+    return end;
 }
 
 /* Where in the whole, from `from` on, the turn stands and where its text ends. -1: nowhere. */
 static long locate(struct turn *t, size_t from, size_t *end, struct llm_err *e)
 {
     static const char thought[] = "</think>";
-    long at, said;
+    long said = find_said(t, from);
     size_t n;
-    const char *turn = turn_text(t, &n, e);
-    if (turn) {
-        at = find(t->full, t->n, from, turn, n);
-        if (at >= 0) {
-            said = find(turn, n, 0, t->said, t->n_said);
-            *end = (size_t)at + (said < 0 ? llm_jinja_trim_end(turn, n) : (size_t)said + t->n_said);
-            return at;
-        }
+    const char *turn = turn_text(t, &t->before, &t->after, &n, e);
+    long at = turn ? find(t->full, t->n, from, turn, n) : -1;
+    if (at >= 0 && !(t->anchored && said >= 0 && said < at)) { /* else a later turn that says the same */
+        said = t->calls ? -1 : find(turn, n, 0, t->said, t->n_said);
+        *end = (size_t)at + (said < 0 ? llm_jinja_trim_end(turn, n) : (size_t)said + t->n_said);
+        return at;
     }
-    at = find(t->full, t->n, from, t->said, t->n_said);
-    *end = (size_t)at + t->n_said;
-    if (at >= 0 || !t->n_said) return at;
+    if (said >= 0) {
+        *end = calls_end(t, (size_t)said + t->n_said, e);
+        return said;
+    }
+    if (!t->n_said) return -1;
     /* Reasoning before the answer may be gone. */
     size_t skip = 0;
     while ((said = find(t->said, t->n_said, skip, thought, sizeof thought - 1)) >= 0) skip = (size_t)said + sizeof thought - 1;
     skip = llm_jinja_skip_space(t->said, t->n_said, skip);
     at = find(t->full, t->n, from, t->said + skip, t->n_said - skip);
     *end = (size_t)at + t->n_said - skip;
+    if (at >= 0 || !t->calls || !t->anchored) return at;
+    t->n_said = 0; /* the text may be gone, too: calls of tools are left */
+    at = find_said(t, from);
+    *end = calls_end(t, (size_t)at, e);
     return at;
 }
 
@@ -97,21 +130,6 @@ static int add_span(struct llm_chat_spans *s, size_t begin, size_t end, struct l
     s->v = v;
     s->v[s->n++] = (struct llm_chat_span){begin, end};
     return 0;
-}
-
-/* Where the search for a turn begins: after the conversation before it, as far as that is the beginning of the whole. */
-static int search_from(const struct llm_chat_template *t, const struct llm_chat_request *part, const struct turn *turn, size_t *from,
-                       struct llm_err *e)
-{
-    struct llm_chat_request plain = *part;
-    struct llm_chat_cut base = {0};
-    *from = turn->before.same;
-    if (turn->before.rest.n == 0) return 0;
-    plain.add_generation_prompt = false;
-    int status = llm_chat_render_against(t, &plain, turn->full, turn->n, &base, e);
-    if (status == 0 && base.rest.n == 0) *from = base.same;
-    llm_buf_release(&base.rest);
-    return status;
 }
 
 /* The span of message i of `r` in turn->full; `*done`: where the last one ended. */
@@ -125,8 +143,12 @@ static int find_turn(const struct llm_chat_template *t, const struct llm_chat_re
     if (llm_chat_render_against(t, &part, turn->full, turn->n, &turn->after, e) < 0) return -1;
     part.n = i;
     part.add_generation_prompt = true;
-    if (llm_chat_render_against(t, &part, turn->full, turn->n, &turn->before, e) < 0 || search_from(t, &part, turn, &from, e) < 0) return -1;
-    bool whole_prompt = from == length(&turn->before);
+    if (llm_chat_render_against(t, &part, turn->full, turn->n, &turn->before, e) < 0) return -1;
+    const bool whole_prompt = turn->before.rest.n == 0;
+    part.add_generation_prompt = false;
+    if (!whole_prompt && llm_chat_render_against(t, &part, turn->full, turn->n, &turn->base, e) < 0) return -1;
+    turn->anchored = whole_prompt || turn->base.rest.n == 0;
+    from = whole_prompt || !turn->anchored ? turn->before.same : turn->base.same;
     long at = locate(turn, from > *done ? from : *done, &end, e);
     if (at < 0) return llm_fail(e, EX_DATAERR, "its text is not found again");
     *span = (struct llm_chat_span){whole_prompt && from >= *done ? from : (size_t)at, skip_ends(turn->full, turn->n, end, r->options->eos)};
@@ -150,11 +172,13 @@ int llm_chat_render_spans(const struct llm_chat_template *t, const struct llm_ch
         struct llm_chat_span span = {0, 0};
         turn.said += skip;
         turn.n_said = llm_jinja_trim_end(turn.said, n - skip);
+        turn.calls = json_array_size(json_object_get(message, "tool_calls")) > 0;
         status = find_turn(t, r, i, &turn, &done, &span, e);
         if (status < 0) llm_in(e, "message %zu: cannot tell what is the assistant's", i + 1);
         else status = add_span(spans, offset + span.begin, offset + span.end, e);
         llm_buf_release(&turn.before.rest);
         llm_buf_release(&turn.after.rest);
+        llm_buf_release(&turn.base.rest);
         llm_buf_release(&turn.joined);
     }
     return status;

@@ -321,6 +321,44 @@ static void turns_are_found_in_templates_that_rewrite(void **state)
     json_decref(messages);
 }
 
+/* The spans of a talk are `want`, one after the other, each before a '^'. */
+static void spans_are(const char *template, const char *talk, const char *want)
+{
+    const struct llm_chat_options o = {.eos = "</s>"};
+    struct llm_buf said = {0};
+    struct llm_err e;
+    struct rendering r;
+    json_t *messages = llm_json_parse(talk, strlen(talk), &e);
+    render(&r, template, strlen(template), messages, NULL, &o, true);
+    if (r.status < 0) fail_msg("%s: %s", talk, r.e.text);
+    for (size_t i = 0; i < r.spans.n; i++)
+        assert_int_equal(llm_buf_printf(&said, &e, "%.*s^", (int)(r.spans.v[i].end - r.spans.v[i].begin), r.out.p + r.spans.v[i].begin), 0);
+    assert_string_equal(said.p, want);
+    done(&r);
+    llm_buf_release(&said);
+    json_decref(messages);
+}
+
+#define TALK(first, more, last) "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"" first "\"" more "}," \
+                                "{\"role\":\"user\",\"content\":\"r\"},{\"role\":\"assistant\",\"content\":\"" last "\"}]"
+/* What only the last turn has (an end of the text, a place of thoughts) does not make a later turn that says the same out of an earlier one; calls of
+ * tools are learned with what is said before them; ends of turns by other names. */
+static void turns_that_are_like_others_and_calls(void **state)
+{
+    static const char ends[] = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+                               "{% if add_generation_prompt %}<|assistant|>{% else %}</s>{% endif %}";
+    static const char thinks[] = "{% for m in messages %}<|{{ m.role }}|>{{ '<think></think>' if loop.last and m.role == 'assistant' }}"
+                                 "{{ m.content }}{% for c in m.tool_calls %}<call>{{ c.name }}</call>{% endfor %}<turn|>{% endfor %}"
+                                 "{% if add_generation_prompt %}<|assistant|><think>{% endif %}";
+    (void)state;
+    spans_are(ends, TALK("yes", "", "yes"), "yes<|end|>^yes<|end|></s>^");
+    spans_are(ends, TALK("", "", "yes"), "<|end|>^yes<|end|></s>^");
+    spans_are(thinks, TALK("yes", "", "yes"), "yes<turn|>^</think>yes<turn|>^");
+    spans_are(thinks, TALK("assistant", "", "yes"), "assistant<turn|>^</think>yes<turn|>^");
+    spans_are(thinks, TALK("look", ",\"tool_calls\":[{\"name\":\"get\"}]", "yes"), "look<call>get</call><turn|>^</think>yes<turn|>^");
+    spans_are(thinks, TALK("", ",\"tool_calls\":[{\"name\":\"get\"}]", "yes"), "<call>get</call><turn|>^</think>yes<turn|>^");
+}
+
 /* Long texts that are added up in variables are kept as terms: every use sees the joined text. */
 static void long_sums_in_variables_are_texts(void **state)
 {
@@ -361,6 +399,7 @@ int main(void)
         cmocka_unit_test(errors_name_the_line),
         cmocka_unit_test(builtin_templates_mark_the_assistant),
         cmocka_unit_test(turns_are_found_in_templates_that_rewrite),
+        cmocka_unit_test(turns_that_are_like_others_and_calls),
     };
     return cmocka_run_group_tests_name("chat", tests, NULL, NULL);
 }
