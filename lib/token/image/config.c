@@ -165,7 +165,7 @@ int llm_image_processor_parse(const json_t *o, struct llm_image_processor *p, st
         colours(o, "image_std", p->deviation, e) < 0)
         return -1;
     p->filter = (enum llm_filter)filter;
-    if (p->centre_crop && crop(o, p, e) < 0) return -1;
+    if ((p->centre_crop || p->cut == LLM_IMAGE_ANY_RESOLUTION) && crop(o, p, e) < 0) return -1;
     if (strcmp(processors[which].name, "Llava") == 0 && llm_json_bool(o, "do_pad", &p->pad_square, e) < 0) return -1;
     if (p->cut == LLM_IMAGE_ANY_RESOLUTION && grids(o, p, e) < 0) return -1;
     if (p->planes && check_planes(p, e) < 0) return -1;

@@ -184,7 +184,7 @@ static const int64_t *best_grid(const struct llm_image_processor *p, const struc
 static int any_resolution(const struct llm_image_processor *p, const struct llm_image *im, struct llm_pixels *out, struct llm_err *e)
 {
     const int64_t *grid = best_grid(p, im);
-    int64_t tile = p->centre_crop ? p->crop_height : p->height ? p->height : p->shortest;
+    int64_t tile = p->crop_height;
     double by_width = (double)grid[1] / (double)im->width, by_height = (double)grid[0] / (double)im->height;
     int64_t width = grid[1], height = grid[0];
     if (by_width < by_height) height = (int64_t)ceil((double)im->height * by_width);

@@ -36,6 +36,8 @@ CONFIGS = {
                                        "crop_size": sides(16, 16)}),
     "next": (LlavaNextImageProcessorPil, {"image_processor_type": "LlavaNextImageProcessor", "size": {"shortest_edge": 12}, "crop_size": sides(12, 12),
                                           "image_grid_pinpoints": [[12, 24], [24, 12], [24, 24], [36, 12], [12, 36]]}),
+    "next-whole": (LlavaNextImageProcessorPil, {"image_processor_type": "LlavaNextImageProcessor", "size": {"shortest_edge": 9}, "do_center_crop": False,
+                                                "crop_size": sides(6, 6), "image_grid_pinpoints": [[6, 12], [12, 6], [12, 12]]}),
     "idefics": (Idefics3ImageProcessorPil, {"image_processor_type": "Idefics3ImageProcessor", "size": {"longest_edge": 40},
                                             "max_image_size": {"longest_edge": 16}}),
 }
