@@ -10,6 +10,7 @@ setup_file() {
 }
 
 setup() {
+    need_tool python3
     tiny=$ROOT/tests/golden/tiny
     golden=$ROOT/tests/golden/adapters
 }
@@ -24,6 +25,24 @@ tensors() {
         | while read -r name shape from to; do
             echo "$name $shape $(tail -c +$((8 + length + from + 1)) "$1" | head -c $((to - from)) | md5sum)"
         done
+}
+# renamed FOLDER END NEW: the adapter's tensor whose name ends in END gets NEW in its place; NEW empty: it is left out
+renamed() {
+    python3 - "$1/adapter_model.safetensors" "${@:2}" <<'PY'
+import json, struct, sys
+path, end, new = sys.argv[1:]
+data = open(path, "rb").read()
+at = 8 + struct.unpack("<Q", data[:8])[0]
+kept, body = {}, b""
+for name, v in json.loads(data[8:at]).items():
+    if name == "__metadata__" or (name.endswith(end) and not new):
+        continue
+    part = data[at + v["data_offsets"][0]:at + v["data_offsets"][1]]
+    kept[name.removesuffix(end) + new if name.endswith(end) else name] = v | {"data_offsets": [len(body), len(body) + len(part)]}
+    body += part
+text = json.dumps(kept).encode()
+open(path, "wb").write(struct.pack("<Q", len(text)) + text + body)
+PY
 }
 # kl: the mean that the note of --merge gives on standard input
 kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
@@ -137,6 +156,44 @@ kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
     refused 69 "x.gguf: 'model.norm.weight': GGUF has no place" llm-quantize -q -t keep a.llm x.gguf
     llm-quantize -t f32 --merge a.llm "$tiny" merged.llm 2> note
     awk -v kl="$(kl < note)" 'BEGIN { exit !(kl >= 0 && kl < 1e-9) }'
+}
+
+@test "an embedding that is the head, too: PEFT's folder ties them, and one that does not is refused" {
+    llm-train -q --init "$tiny" --adapter lora --also-train embed_tokens -l 24 -b 2 -n 4 --precision f32 -o a.llm "$F/g.tok"
+    llm-quantize -q -t keep a.llm folder
+    jq -e '.ensure_weight_tying and .modules_to_save == ["model.embed_tokens"]' folder/adapter_config.json
+    assert_equal "$(tensors folder/adapter_model.safetensors | grep lm_head.weight | cut -d ' ' -f 2-)" \
+        "$(tensors folder/adapter_model.safetensors | grep embed_tokens.weight | cut -d ' ' -f 2-)"
+    same "$tiny" --adapter folder "$tiny" --adapter a.llm
+    jq 'del(.ensure_weight_tying)' folder/adapter_config.json > config
+    mv config folder/adapter_config.json
+    refused 65 "lm_head.weight': expected a part of a llama" llm-infer -m "$tiny" --adapter folder x
+    renamed folder lm_head.weight ''
+    refused 69 "expected ensure_weight_tying with 'model.embed_tokens.weight', which is the model's head, too" llm-infer -m "$tiny" --adapter folder x
+}
+
+@test "a head that is adapted may have its base's matrix beside its pair, as PEFT stores it" {
+    llm-train -q -c tiny --set tie_word_embeddings=false --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 -l 24 -n 0 \
+        -T "$tiny/tokenizer.json" -o base.llm "$F/g.tok"
+    llm-train -q --init base.llm --adapter lora --targets lm_head -l 24 -b 2 -n 4 --precision f32 -o a.llm "$F/g.tok"
+    llm-quantize -q -t keep a.llm folder
+    llm-quantize -q -t f32 base.llm base.safetensors
+    python3 - <<'PY'
+import json, struct
+def tensors(path):
+    data = open(path, "rb").read()
+    at = 8 + struct.unpack("<Q", data[:8])[0]
+    return {k: (v, data[at + v["data_offsets"][0]:at + v["data_offsets"][1]]) for k, v in json.loads(data[8:at]).items() if k != "__metadata__"}
+path = "folder/adapter_model.safetensors"
+all = tensors(path) | {"base_model.model.lm_head.base_layer.weight": tensors("base.safetensors")["lm_head.weight"]}
+kept, body = {}, b""
+for name, (v, part) in all.items():
+    kept[name] = v | {"data_offsets": [len(body), len(body) + len(part)]}
+    body += part
+text = json.dumps(kept).encode()
+open(path, "wb").write(struct.pack("<Q", len(text)) + text + body)
+PY
+    same base.llm --adapter folder base.llm --adapter a.llm
 }
 
 @test "what cannot be written or merged: one line" {

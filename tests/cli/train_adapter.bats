@@ -246,6 +246,10 @@ tensors() {
     jq '.bias = "all"' "$golden/init/adapter_config.json" > bad/adapter_config.json
     tiny=$ROOT/tests/golden/tiny
     refused 69 "bad: adapter_config.json: bias: expected an adapter without it" llm-infer -m "$tiny" --adapter bad x
+    for how in pissa olora loftq; do # of which PEFT changes the base when it loads them
+        jq --arg how $how '.init_lora_weights = $how' "$golden/init/adapter_config.json" > bad/adapter_config.json
+        refused 69 "init_lora_weights: expected an adapter without it, found \"$how\"" llm-infer -m "$tiny" --adapter bad x
+    done
     jq '.peft_type = "IA3"' "$golden/init/adapter_config.json" > bad/adapter_config.json
     refused 69 "peft_type: expected LORA, found IA3" llm-infer -m "$tiny" --adapter bad x
     jq '.lora_alpha = -1' "$golden/init/adapter_config.json" > bad/adapter_config.json

@@ -76,6 +76,13 @@ static json_t *number(double v)
     return v == (double)(int64_t)v ? json_integer((json_int_t)v) : json_real(v);
 }
 
+bool llm_lora_ties(const struct llm_lora *l, const struct llm_model *m)
+{
+    bool embedding = false;
+    for (size_t i = 0; i < l->n_whole; i++) embedding |= l->whole[i] == llm_model_embedding(m);
+    return embedding && m->config.tie_word_embeddings;
+}
+
 json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, struct llm_err *e)
 {
     bool transposed = false;
@@ -87,6 +94,8 @@ json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, str
                           "lora_alpha", number(l->alpha), "lora_dropout", json_real(l->dropout), "use_rslora", l->rslora, "use_dora", l->dora,
                           "bias", "none", "fan_in_fan_out", transposed, "target_modules", targets(l, m), "modules_to_save", whole_modules(l),
                           "rank_pattern", rank_pattern(l), "alpha_pattern", "inference_mode", true, "init_lora_weights", true);
+    /* Else PEFT leaves the head that is the embedding as it was. */
+    if (o && llm_lora_ties(l, m)) json_object_set_new(o, "ensure_weight_tying", json_true());
     if (!o) llm_no_memory(e, "adapter_config.json");
     return o;
 }
@@ -97,6 +106,7 @@ json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, str
 static const struct { const char *key, *harmless; } keys[] = {
     {"bias", "[\"none\"]"}, {"alpha_pattern", "[{}]"}, {"layer_replication", "[]"}, {"lora_bias", "[false]"},
     {"use_qalora", "[false]"}, {"megatron_config", "[]"}, {"trainable_token_indices", "[]"}, {"target_parameters", "[[]]"},
+    {"init_lora_weights", "[true, false, \"gaussian\", \"orthogonal\", \"eva\"]"}, /* others change the base when PEFT loads them */
     {"exclude_modules", "*"}, {"alora_invocation_tokens", "[]"}, {"arrow_config", "[]"}};
 
 static int check_key(const json_t *config, const char *key, const char *harmless, struct llm_err *e)

@@ -29,6 +29,8 @@ void llm_lora_drop_staging(struct llm_lora *l);
 /* ---- lora_config.c ---- */
 /* Reads adapter_config.json into `l`; what is not supported is refused by its key (EX_UNAVAILABLE). */
 int llm_lora_read_config(struct llm_lora *l, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether it stores an embedding whole that is the model's head, too. */
+bool llm_lora_ties(const struct llm_lora *l, const struct llm_model *m);
 
 /* ---- lora_order.c ---- */
 /* The orders of rows that a matrix of the model has in files: the model's own, that of Hugging Face's weights and that of GGUF's. */

@@ -33,9 +33,10 @@ static struct llm_param *find_param(const struct llm_model *m, const char *name,
 }
 
 /* What a tensor of an adapter is, by its name. */
-struct place { enum { HALF_A, HALF_B, MAGNITUDE, WHOLE, OTHER } kind; struct llm_param *param; };
+struct place { enum { HALF_A, HALF_B, MAGNITUDE, WHOLE, TIED, OTHER } kind; struct llm_param *param; };
 
-static struct place place_of(const struct llm_model *m, const char *name)
+/* `ties`: the head is the embedding, so that a head that is stored beside it says nothing more. */
+static struct place place_of(const struct llm_model *m, const char *name, bool ties)
 {
     static const char *const halves[] = {".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"};
     size_t n = strlen(name), prefix = strlen(LLM_LORA_PREFIX);
@@ -52,8 +53,12 @@ static struct place place_of(const struct llm_model *m, const char *name)
         p.param = find_param(m, name, n - end);
         return p;
     }
+    /* What PEFT stores beside the pair of a head: the base's own matrix. */
+    size_t end = strlen(".base_layer.weight");
+    if (n > end && strcmp(name + n - end, ".base_layer.weight") == 0) n -= end;
     p.param = find_param(m, name, n);
     if (p.param) p.kind = WHOLE;
+    else if (ties && strcmp(name, "lm_head.weight") == 0) p.kind = TIED;
     return p;
 }
 
@@ -151,9 +156,9 @@ static int read_placed(const struct reading *r, struct llm_err *e)
     }
     for (size_t i = 0; i < h->n_entries; i++) {
         const char *name = h->entries[i].name;
-        found += is_training(name);
+        found += is_training(name) || r->places[i].kind == TIED;
         if (r->places[i].kind == MAGNITUDE && !r->l->dora) return llm_fail(e, EX_DATAERR, "tensor '%s': expected use_dora with it", name);
-        if (is_training(name) || r->places[i].param) continue;
+        if (is_training(name) || r->places[i].param || r->places[i].kind == TIED) continue;
         if (strstr(name, "lora_embedding_"))
             return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': expected pairs of matrices (LoRA) and whole parameters", name);
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected a part of a %s of %lld layers", name, r->m->config.model_type,
@@ -163,12 +168,12 @@ static int read_placed(const struct reading *r, struct llm_err *e)
     return llm_fail(e, EX_DATAERR, "expected each tensor of a pair once, found %zu tensors of which %zu were used", h->n_entries, found);
 }
 
-static int read_tensors(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, enum llm_lora_order order, struct llm_err *e)
+static int read_tensors(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, enum llm_lora_order order, bool ties, struct llm_err *e)
 {
     const struct llm_header *h = llm_checkpoint_header(f);
     struct reading r = {l, m, f, order, llm_calloc(h->n_entries + 1, sizeof *r.places, "an adapter", e)};
     if (!r.places) return -1;
-    for (size_t i = 0; i < h->n_entries; i++) r.places[i] = place_of(m, h->entries[i].name);
+    for (size_t i = 0; i < h->n_entries; i++) r.places[i] = place_of(m, h->entries[i].name, ties && m->config.tie_word_embeddings);
     int got = read_placed(&r, e);
     free(r.places);
     return got;
@@ -209,7 +214,7 @@ static int read_message(struct llm_lora *l, struct llm_model *m, struct llm_chec
         if (!(l->model_dropout >= 0 && l->model_dropout < 1))
             return llm_fail(e, EX_DATAERR, "metadata %s: expected within [0, 1)", LLM_META_MODEL_DROPOUT);
     }
-    return read_tensors(l, m, f, LLM_LORA_OWN, e);
+    return read_tensors(l, m, f, LLM_LORA_OWN, false, e);
 }
 
 static struct llm_checkpoint *open_in(const char *folder, const char *name, struct llm_err *e)
@@ -229,12 +234,17 @@ static int read_folder(struct llm_lora *l, struct llm_model *m, const char *fold
         return llm_fail(e, EX_NOINPUT, "expected an adapter's folder (%s and %s), found no %s", CONFIG_FILE, WEIGHTS_FILE, CONFIG_FILE);
     }
     json_t *config = llm_json_load(path, 16 << 20, e);
+    bool ties = false;
     int r = config ? llm_lora_read_config(l, config, e) : -1;
+    if (r == 0) r = llm_json_bool(config, "ensure_weight_tying", &ties, e);
     json_decref(config);
     if (r < 0) return config ? llm_in(e, "%s", CONFIG_FILE) : -1;
     struct llm_checkpoint *f = open_in(folder, WEIGHTS_FILE, e);
-    r = f ? read_tensors(l, m, f, LLM_LORA_HF, e) : -1;
+    r = f ? read_tensors(l, m, f, LLM_LORA_HF, ties, e) : -1;
     llm_checkpoint_close(f);
+    if (r == 0 && llm_lora_ties(l, m) && !ties)
+        return llm_fail(e, EX_UNAVAILABLE, "%s: expected ensure_weight_tying with '%s', which is the model's head, too", CONFIG_FILE,
+                        llm_model_embedding(m)->name);
     return r;
 }
 

@@ -71,6 +71,8 @@ static int add_whole(struct llm_lora *l, const struct llm_model *m, size_t i, en
         shape.shape[1] = p->shape[0];
     }
     int r = x ? add(l, l->whole_names[i], x, &shape, type, t, e) : -1;
+    /* PEFT looks for the head beside an embedding to which it is tied. */
+    if (r == 0 && p == llm_model_embedding(m) && llm_lora_ties(l, m)) r = add(l, LLM_LORA_PREFIX "lm_head.weight", x, &shape, type, t, e);
     free(x);
     return r;
 }
