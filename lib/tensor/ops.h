@@ -215,7 +215,7 @@ struct llm_segment {
     int64_t first, n;
     const float *from;          /* the state before the first token, which takes no gradient; NULL: zeros */
     float *to;                  /* the state after the last token is written here; may be `from`; NULL: it is discarded */
-    /* Where ranks divide rows (tensor/sequence.h), which llm_short_conv and llm_selective_scan know: */
+    /* Where ranks divide rows (tensor/sequence.h), which all of these operations but llm_long_conv know: */
     bool enters;                /* the state before the first token is that of the rank before */
     int64_t follows;            /* tokens of the same text that later ranks have */
 };

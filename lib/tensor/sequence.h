@@ -32,6 +32,33 @@ bool llm_sequence_wait(struct llm_ctx *c, bool ahead, float *in, int64_t n);
 bool llm_sequence_tell(struct llm_ctx *c, bool ahead, const float *out, int64_t n);
 static inline bool llm_sequence_is_divided(const struct llm_ctx *c) { return c->sequence && c->sequence->ranks > 1; }
 
+/* Of the segments of this rank's tokens: those that enter begin with the state of `state` floats that the rank before has told, which is waited for,
+ * and what follows after a row gets its state from the memory that is returned, [rows, state], for llm_sequence_tell; both on `acts`. NULL after a
+ * failure. */
+float *llm_sequence_states(struct llm_ctx *c, struct llm_segment *segments, int64_t n_segments, int64_t tokens, int64_t state);
+/* The same where the state is the last n inputs [n, x->cols], oldest first, of which each rank has at least n tokens a row: at once. Both on `acts`.
+ * False after a failure. */
+bool llm_sequence_inputs(struct llm_ctx *c, struct llm_segment *segments, int64_t n_segments, const struct llm_tensor *x, int64_t n);
+
+/* The backward pass: gradients of states, [rows, state]. */
+struct llm_state_grads {
+    int64_t state, row_len;
+    const float *arrived;     /* after this rank's tokens; NULL: rows are whole */
+    float *told;              /* before them */
+};
+/* Waits for what the rank after tells; `told` is zeros. On `acts`. False after a failure. If rows are whole, `arrived` is NULL. */
+bool llm_sequence_gradients(struct llm_ctx *c, struct llm_state_grads *g, int64_t tokens, int64_t state);
+bool llm_sequence_tell_gradients(struct llm_ctx *c, const struct llm_state_grads *g);
+/* Where the gradient of the state after the segment is, and that of the state before it goes; NULL: it has none, or nobody wants it. */
+static inline const float *llm_state_grad_after(const struct llm_state_grads *g, const struct llm_segment *s)
+{
+    return g->arrived && s->follows > 0 ? g->arrived + s->first / g->row_len * g->state : NULL;
+}
+static inline float *llm_state_grad_before(const struct llm_state_grads *g, const struct llm_segment *s)
+{
+    return g->arrived && s->enters ? g->told + s->first / g->row_len * g->state : NULL;
+}
+
 static inline int64_t llm_common_divisor(int64_t a, int64_t b)
 {
     for (int64_t left; b > 0; b = left) {

@@ -318,15 +318,15 @@ static double sent_to_experts(const struct llm_config *c, const struct llm_train
     return 4 * slots * slices * layers * ((o->checkpoint_every > 0 ? 4 : 2) * hidden + 3 * hidden + 3);
 }
 
-/* Floats of the states of recurrent layers that follow one row, and how many layers have none. */
-static double states_of_row(const struct llm_config *c, double *others)
+/* Floats of the states of recurrent layers that follow one row, and how many layers attend. */
+static double states_of_row(const struct llm_config *c, double *attending)
 {
     double floats = 0;
-    *others = 0;
+    *attending = 0;
     for (int64_t k = 0; k < c->num_hidden_layers; k++) {
         const struct llm_state_shape state = llm_model_state(c, k);
         floats += (double)llm_state_floats(&state);
-        *others += llm_state_floats(&state) == 0;
+        *attending += llm_decoder_mixer(c, k) == &llm_module_attention || llm_decoder_mixer(c, k) == &llm_module_mla;
     }
     return floats;
 }
@@ -345,8 +345,9 @@ static double sent_by_rows(const struct llm_config *c, const struct llm_train_op
     const int64_t context = o->context ? o->context : llm_config_default_context(c);
     double attending;
     const double states = states_of_row(c, &attending), rows = tokens * (double)cp / (double)context;
-    const double of_all = tokens * others * width / (double)llm_layout_members(l) * attending + rows * states;
-    return 4 * of_all * layers / (double)c->num_hidden_layers * (o->checkpoint_every > 0 ? 3 : 2);
+    const double attended = tokens * others * width / (double)llm_layout_members(l) * attending, forward = o->checkpoint_every > 0 ? 2 : 1;
+    /* States go to the rank after, their gradients to the one before: of two ranks each has one neighbour. */
+    return 4 * (attended * (forward + 1) + rows * states * (forward + (cp > 2))) * layers / (double)c->num_hidden_layers;
 }
 
 /* p->work, p->forward and p->messages, from the FLOPs of a step, which passes forward take `forward` of. */

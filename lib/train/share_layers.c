@@ -292,6 +292,7 @@ static void left(struct llm_between *b, struct llm_ctx *c, int64_t layer)
 {
     struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, between));
     if (!s->overlap) return;
+    if (layer > 0 && layer < s->n_layers && llm_share_group(s, layer - 1) == llm_share_group(s, layer)) return; /* others of its group are to come */
     if (b->recorded == 1) {
         advance_within(s, groups_of_pass(s) + 1 + (layer == s->n_layers ? 0 : s->end_group - llm_share_group(s, layer)), c);
     } else if (s->zero >= 2 && !llm_ctx_failed(c)) {

@@ -26,7 +26,7 @@ setup() {
     same_for "3" "1" "${gpt[@]}" -n 2 -b 1 --accumulate 7 --grad-shards 6
 }
 
-@test "Llama with layers that predict further, a mixture, MLA, Mamba" {
+@test "Llama with layers that predict further, a mixture, MLA, Mamba, RWKV 7, whose layers all read the first one's values" {
     same_for "2 3" "1 3" llm-train -c tiny --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --set num_nextn_predict_layers=2 \
         "${of[@]}" -n 2 -b 6 --grad-shards 6
     same_for "3" "0 1 2 3" llm-train -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=5 \
@@ -34,6 +34,7 @@ setup() {
     same_for "2" "0 2 3" llm-train -c mla --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --precision f32 "${of[@]}" -n 2 -b 6 \
         --grad-shards 4
     same_for "3" "0 2 3" llm-train -c mamba --set num_hidden_layers=2 --set hidden_size=32 "${of[@]}" -n 2 -b 6 --grad-shards 6
+    same_for "2" "1 3" llm-train -c rwkv7 --set num_hidden_layers=3 --set hidden_size=32 --set head_dim=16 "${of[@]}" -n 2 -b 4 --grad-shards 2
 }
 
 @test "states that are carried, BatchNorm by pass, matrices that Muon moves whole, an adapter, masked words" {

@@ -93,6 +93,24 @@ family() {
     paste 1 2 | awk 'NR > 1 && ($1 - $2) ^ 2 > 1e-8 * $1 ^ 2 { bad = 1 } END { exit bad || NR < 15 }'
 }
 
+@test "RNN, LSTM, RWKV 4 to 7 and windows: states and tokens before pass from rank to rank; the gradient is that of whole rows" {
+    need_mpi
+    local c parts small=(--set num_hidden_layers=2 --set hidden_size=32)
+    local rnn=(--set num_layers=2 --set hidden_size=24)
+    same_in "4 cp=4 dp=2,cp=2,zero=3" llm-train -c rnn "${rnn[@]}" "${of[@]}" --seq-parts 4 -n 2 -b 4 --grad-shards 2 --val .2 --eval-every 1
+    same_in "4 cp=4 pp=2,cp=2" llm-train -c lstm "${rnn[@]}" "${of[@]}" --seq-parts 8 --precision f32 -n 2 -b 2 --cross-document
+    same_in "4 cp=4 dp=2,cp=2" llm-train -c rwkv "${small[@]}" "${of[@]}" --seq-parts 4 -n 2 -b 4 --grad-shards 2 --checkpoint-every 1
+    same_in "4 pp=2,cp=2" llm-train -c rwkv5 --set head_size=16 "${small[@]}" "${of[@]}" --seq-parts 4 -n 2 -b 2 --precision f32 --cross-document
+    same_in "2 cp=2" llm-train -c rwkv6 --set head_size=16 "${small[@]}" "${of[@]}" -j 2 -l 600 --seq-parts 2 -n 1 -b 2 --cross-document
+    same_in "4 cp=4 dp=2,cp=2" llm-train -c rwkv7 --set head_dim=16 "${small[@]}" "${of[@]}" --seq-parts 4 -n 2 -b 2 --grad-shards 2 --val .2 --eval-every 1
+    same_in "3 cp=3" llm-train -c bengio "${of[@]}" --seq-parts 6 -n 2 -b 2 # as many tokens of a row each as the window sees before a token, and more
+    same_in "6 cp=6 dp=2,cp=3,zero=1" llm-train -c mlp --set context_window=5 "${of[@]}" --seq-parts 6 -n 2 -b 2 --grad-shards 2 --precision f32
+    for c in rnn lstm rwkv rwkv5 rwkv6 rwkv7 mlp; do
+        for parts in 1 4; do llm-train -c $c "${of[@]}" -l 8 -b 2 --seq-parts $parts --precision f32 --gradcheck | cut -f 2 > $parts; done
+        paste 1 4 | awk -v c="$c" 'NR > 1 && ($1 - $2) ^ 2 > 1e-8 * $1 ^ 2 { print c, $0; bad = 1 } END { exit bad || NR < 5 }'
+    done
+}
+
 @test "slices of ranks that divide rows; MLA, windows" {
     need_mpi
     same_in "4 tp=2,cp=2" "${gpt[@]}" --tensor-parts 2 --seq-parts 4 --dropout .1 --z-loss 1e-3 -n 2 -b 4 --grad-shards 2 --val .2 --eval-every 2
@@ -164,10 +182,12 @@ family() {
         run -2 --separate-stderr "${@:2}" -n 1 -b 4 -o x.llm
         assert_equal "$stderr" "llm-train: $1"
     }
-    local parts="--seq-parts: expected" model="a model of attention, Mamba and feed-forward parts, found one with"
+    local parts="--seq-parts: expected" model="a model whose rows can be cut, found one with"
     refused "$parts a divisor of the 24 tokens of a row (--context), found 5" "${gpt[@]}" --seq-parts 5
-    refused "$parts $model layers that are neither attention nor Mamba (rwkv)" llm-train -c rwkv "${of[@]}" --seq-parts 2
-    refused "--shard: cp=12: expected at least 3 tokens of a row for each rank, as a convolution sees, found 2" llm-train -c mamba "${of[@]}" --seq-parts 12 \
+    refused "$parts $model long convolutions (hyenadna)" llm-train -c hyena "${of[@]}" --seq-parts 2
+    refused "--shard: cp=6: expected at least 15 tokens of a row for each rank, as a convolution or a window sees, found 4" llm-train -c mlp "${of[@]}" \
+        --seq-parts 6 --shard cp=6 --plan
+    refused "--shard: cp=12: expected at least 3 tokens of a row for each rank, as a convolution or a window sees, found 2" llm-train -c mamba "${of[@]}" --seq-parts 12 \
         --shard cp=12 --plan
     need_mpi
     refused "--shard: expected ep to be a divisor of dp × cp, 2, found ep=4" llm-train -c moe "${of[@]}" --seq-parts 2 --shard dp=1,cp=2,ep=4
@@ -212,6 +232,11 @@ family() {
         logged=$(tail -n 1 log | jq .comm_bytes)
         awk -v planned="$planned" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
     done
+    local mamba=(llm-train -q -j 1 -c mamba --set vocab_size=300 --set num_hidden_layers=4 --set hidden_size=64 -l 64 -b 2 --seq-parts 4)
+    planned=$("${mamba[@]}" --shard cp=2 --plan | value rank_sent_bytes) # states go one way
+    ranks 2 "${mamba[@]}" -n 2 --shard cp=2 -o x.llm --log log "$F/data.tok"
+    awk -v planned="$planned" -v logged="$(tail -n 1 log | jq .comm_bytes)" \
+        'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.02 * logged) ^ 2) }'
     run --separate-stderr "${gpt[0]}" "${gpt[@]:2}" -b 1 --accumulate 1 --grad-shards 1 --shard auto,ranks=4,flops=1e8 --plan
     [[ $stderr == "llm-train: --shard dp=1,zero="[01]",cp=4: the fastest of "* ]] || fail "$stderr"
     run -2 --separate-stderr "${gpt[@]}" --shard cp=3 --plan

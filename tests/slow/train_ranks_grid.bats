@@ -32,6 +32,13 @@ setup() {
     done
 }
 
+@test "every small preset that predicts the next token" {
+    local c
+    for c in nano tiny moe mla rnn lstm mamba mamba2 rwkv rwkv5 rwkv6 rwkv7 hyena bengio mlp perceiver; do
+        same_for "2" "0 1 2 3" llm-train -c $c "${of[@]}" -b 2 --grad-shards 2
+    done
+}
+
 @test "stages: 2, 3 and 4, both schedules, with replicas, for each family: BF16 and FP32" {
     local precision line family small=(--set hidden_size=32 --set intermediate_size=48)
     for precision in bf16 f32; do

@@ -27,8 +27,10 @@ bool llm_param_spec_sliced(const struct llm_param_spec *s)
     return !is_last(s) || s->piece == LLM_PIECE_WEIGHT;
 }
 
-/* Whether the mixer passes a state from token to token, of which parts of rows know what ranks that divide them exchange. */
-static bool is_scan(const struct llm_module_kind *mixer) { return mixer == &llm_module_mamba || mixer == &llm_module_mamba2; }
+static bool attends(const struct llm_module_kind *mixer) { return mixer == &llm_module_attention || mixer == &llm_module_mla; }
+
+/* Whether the mixer passes a state from token to token which ranks that divide rows pass on. Hyena's convolutions see the whole row. */
+static bool passes_state(const struct llm_module_kind *mixer) { return !attends(mixer) && mixer != &llm_module_hyena; }
 
 /* What of a model is not computed slice by slice, or part by part of the rows; NULL: nothing. */
 static const char *obstacle(const struct llm_config *c, bool by_parts)
@@ -45,23 +47,24 @@ static const char *obstacle(const struct llm_config *c, bool by_parts)
     if (c->kv_sharing > 1) return "keys that layers share";
     for (int64_t l = 0; l < c->num_hidden_layers; l++) {
         const struct llm_module_kind *mixer = llm_decoder_mixer(c, l), *ffn = llm_decoder_ffn(c, l);
-        if (mixer != &llm_module_attention && mixer != &llm_module_mla && !(by_parts && is_scan(mixer))) {
-            return by_parts ? "layers that are neither attention nor Mamba" : "layers that are no attention";
+        if (!attends(mixer) && !(by_parts && passes_state(mixer))) return by_parts ? "long convolutions" : "layers that are no attention";
+        if (ffn && ffn != &llm_module_mlp && ffn != &llm_module_moe && !(by_parts && ffn == &llm_module_rwkv_channels)) {
+            return "other feed-forward parts";
         }
-        if (ffn && ffn != &llm_module_mlp && ffn != &llm_module_moe) return "other feed-forward parts";
     }
     return NULL;
 }
 
-/* The tokens before a token that some layer's convolution sees; *attends: whether some layer is attention. */
-static int64_t seen(const struct llm_config *c, bool *attends)
+/* The tokens before a token that some layer's convolution or window sees; *attending: whether some layer is attention. */
+static int64_t seen(const struct llm_config *c, bool *attending)
 {
     int64_t n = 0;
-    *attends = false;
+    *attending = false;
     for (int64_t l = 0; l < c->num_hidden_layers; l++) {
-        const bool scan = is_scan(llm_decoder_mixer(c, l));
-        if (scan) n = c->conv_kernel - 1;
-        *attends |= !scan;
+        const struct llm_module_kind *mixer = llm_decoder_mixer(c, l);
+        if (mixer == &llm_module_mamba || mixer == &llm_module_mamba2) n = c->conv_kernel - 1;
+        if (mixer == &llm_module_window) n = c->context_window - 1;
+        *attending |= attends(mixer);
     }
     return n;
 }
@@ -102,21 +105,22 @@ int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t 
     if (c->qk_norm != LLM_QK_NORM_EACH) whole.qk_norm = LLM_QK_NORM_NONE; /* a token has all heads while they are normalised */
     const char *with = obstacle(&whole, true);
     if (parts == 1) return 0;
-    bool attends;
-    const int64_t before = seen(c, &attends), heads = c->num_attention_heads / slices;
+    bool attending;
+    const int64_t before = seen(c, &attending), heads = c->num_attention_heads / slices;
     if (!with && c->norm != LLM_NORM_RMS && c->norm != LLM_NORM_LAYER) with = "norms over groups or batches";
     for (int64_t l = 0; l < c->num_hidden_layers && !with; l++) {
         if (llm_config_block(c, l) > 0) with = "attention within blocks";
     }
     if (with) {
-        return llm_fail(e, LLM_EX_USAGE, "--seq-parts: expected a model of attention, Mamba and feed-forward parts, found one with %s (%s)", with,
+        return llm_fail(e, LLM_EX_USAGE, "--seq-parts: expected a model whose rows can be cut, found one with %s (%s)", with,
                         c->model_type);
     }
-    if (context / ranks < before) {
-        return llm_fail(e, LLM_EX_USAGE, "--shard: cp=%lld: expected at least %lld tokens of a row for each rank, as a convolution sees, found %lld",
+    if (ranks > 1 && context / ranks < before) {
+        return llm_fail(e, LLM_EX_USAGE,
+                        "--shard: cp=%lld: expected at least %lld tokens of a row for each rank, as a convolution or a window sees, found %lld",
                         (long long)ranks, (long long)before, (long long)(context / ranks));
     }
-    if (!attends || heads % ranks == 0) return 0;
+    if (!attending || heads % ranks == 0) return 0;
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected cp to be a divisor of the model's %lld attention heads%s, found cp=%lld", (long long)heads,
                     slices > 1 ? " of a tensor part" : "", (long long)ranks);
 }

@@ -6,6 +6,7 @@
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
 /* Shared by forward and backward pass; on `acts`. */
@@ -16,6 +17,7 @@ struct recur {
     struct llm_segment *segments; /* sorted by falling length */
     int64_t n_segments;
     float *first_h, *first_c;    /* [n_segments, width]: the states before the first tokens */
+    float *told;                 /* where ranks divide rows: the states after the last tokens, until they are told; else NULL */
     float *sums;                 /* [tokens, gates] activated gates; LSTM */
     float *cells;                /* [tokens, width]; LSTM */
 };
@@ -32,6 +34,7 @@ struct moment {
     float *d_sums, *packed;      /* [tokens, gates], rows d_stride apart; [active, gates]: the rows of this time step, contiguous */
     int64_t d_stride;
     float *dh, *dc;              /* [n_segments, width] */
+    struct llm_state_grads states; /* h, of an LSTM followed by c, of each row */
 };
 
 /* Sorts segments by falling length; equal ones keep their order. A merge sort: `spare` has room for n. */
@@ -74,6 +77,8 @@ static int64_t active_at(const struct recur *r, int64_t active, int64_t k)
     return active;
 }
 
+static int64_t state_of(const struct recur *r) { return r->lstm ? 2 * r->width : r->width; }
+
 /* Copies and sorts the segments, and copies the states before their first tokens. */
 static bool begin(struct llm_ctx *c, struct recur *r, const struct llm_recurrent *o, int64_t tokens)
 {
@@ -86,6 +91,10 @@ static bool begin(struct llm_ctx *c, struct recur *r, const struct llm_recurrent
     if (llm_ctx_failed(c)) return false;
     memcpy(r->segments, o->segments, (size_t)o->n_segments * sizeof *r->segments);
     sort_segments(r->segments, spare, o->n_segments);
+    if (llm_sequence_is_divided(c)) {
+        r->told = llm_sequence_states(c, r->segments, r->n_segments, tokens, state_of(r));
+        if (!r->told) return false;
+    }
     for (int64_t s = 0; s < r->n_segments; s++) {
         size_t bytes = (size_t)r->width * sizeof(float);
         const float *from = r->segments[s].from;
@@ -151,6 +160,7 @@ struct llm_tensor *llm_recurrent(struct llm_ctx *c, struct llm_tensor *x, struct
         llm_for_rows(active, 8 * r.gates, forward_rows, &m);
     }
     end(&r, n.out);
+    if (r.told && !llm_sequence_tell(c, true, r.told, c->n_rows * state_of(&r))) return &c->nothing;
     llm_arena_pop(&c->acts, scratch);
     return llm_record(c, &n, &(struct recurrent_args){r}, sizeof(struct recurrent_args));
 }
@@ -181,14 +191,25 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
 static int walk(struct llm_ctx *c, const struct recur *r, struct llm_weight *w, struct moment *m)
 {
     int64_t longest = r->n_segments ? r->segments[0].n : 0, active = 0;
-    memset(m->dh, 0, (size_t)(r->n_segments * r->width) * sizeof *m->dh);
-    if (m->dc) memset(m->dc, 0, (size_t)(r->n_segments * r->width) * sizeof *m->dc);
+    const size_t bytes = (size_t)r->width * sizeof *m->dh;
+    memset(m->dh, 0, (size_t)r->n_segments * bytes);
+    if (m->dc) memset(m->dc, 0, (size_t)r->n_segments * bytes);
+    for (int64_t s = 0; s < r->n_segments; s++) {
+        const float *after = llm_state_grad_after(&m->states, &r->segments[s]);
+        if (after) memcpy(m->dh + s * r->width, after, bytes);
+        if (after && m->dc) memcpy(m->dc + s * r->width, after + r->width, bytes);
+    }
     if (longest > 2 && llm_weight_pack(w, r->compute, true, &c->err) < 0) return -1;
     for (m->k = longest - 1; m->k >= 0; m->k--) {
         while (active < r->n_segments && r->segments[active].n > m->k) active++;
         llm_for_rows(active, 8 * r->gates, backward_rows, m);
         struct llm_matmul product = {.m = active, .x = m->packed, .ldx = r->gates, .y = m->dh, .ldy = r->width, .compute = r->compute};
-        if (m->k > 0 && llm_matmul_dx(&product, w, &c->err) < 0) return -1;
+        if ((m->k > 0 || m->states.arrived) && llm_matmul_dx(&product, w, &c->err) < 0) return -1;
+    }
+    for (int64_t s = 0; s < r->n_segments; s++) {
+        float *before = llm_state_grad_before(&m->states, &r->segments[s]);
+        if (before) memcpy(before, m->dh + s * r->width, bytes);
+        if (before && m->dc) memcpy(before + r->width, m->dc + s * r->width, bytes);
     }
     return 0;
 }
@@ -223,7 +244,7 @@ static void recurrent_backward(struct llm_ctx *c, struct llm_node *n)
     const struct recur *r = &((const struct recurrent_args *)n->args)->r;
     struct llm_tensor *x = n->in[0], *y = n->out;
     struct llm_param *w = n->param[0], *b = n->param[1];
-    int64_t row_len = llm_row_len(c, y->rows);
+    const struct llm_folds folds = llm_folds_of(c, y->rows);
     struct moment m = {.r = r, .y = y};
     struct llm_grad g = {0};
     bool wanted = llm_grad_open(c, x, &g), apart = !wanted || g.add;
@@ -232,14 +253,15 @@ static void recurrent_backward(struct llm_ctx *c, struct llm_node *n)
     m.packed = llm_op_alloc(c, r->n_segments * r->gates, sizeof(float));
     m.dh = llm_op_alloc(c, r->n_segments * r->width, sizeof(float));
     if (r->lstm) m.dc = llm_op_alloc(c, r->n_segments * r->width, sizeof(float));
-    if (llm_ctx_failed(c) || walk(c, r, &w->weight, &m) < 0) return;
+    if (llm_ctx_failed(c) || !llm_sequence_gradients(c, &m.states, y->rows, state_of(r)) || walk(c, r, &w->weight, &m) < 0) return;
+    if (!llm_sequence_tell_gradients(c, &m.states)) return;
     if (wanted && apart) {
         struct add_work work = {g, m.d_sums, r->gates};
         llm_for_rows(y->rows, r->gates, add_rows, &work);
     }
-    llm_bias_grad(b, m.d_sums, m.d_stride, y->rows, &(struct llm_folds){.row_len = row_len}, r->gates);
+    llm_bias_grad(b, m.d_sums, m.d_stride, y->rows, &folds, r->gates);
     float *before = w->grad ? states_before(c, r, y) : NULL;
-    if (before && llm_matmul_dw(w->grad, m.d_sums, m.d_stride, before, r->width, y->rows, row_len, r->gates, r->width, r->compute, &c->err) < 0) {
+    if (before && !llm_weight_grad(c, w, w->grad, m.d_sums, m.d_stride, before, r->width, NULL, y->rows, &folds, r->compute)) {
         llm_in(&c->err, "'%s'", w->name);
     }
 }

@@ -20,7 +20,6 @@ struct work {
     struct rwkv7_args a;
     struct llm_grad g[MAX_INPUTS];
     float *partial;              /* the gradient of the parameter by token [tokens, cols]; NULL: it is frozen */
-    int64_t row_len;
     float *d_param;
 };
 /* One head of one token: inputs, output and their gradients, the parameter and its gradient. A gradient that is not wanted is NULL. */
@@ -145,7 +144,7 @@ static void backward(struct llm_ctx *c, struct llm_node *n, head_function *f)
     if (w.d_param) w.partial = llm_op_alloc(c, n->out->rows * n->out->cols, sizeof *w.partial);
     if (llm_ctx_failed(c)) return;
     llm_for_rows(w.y->rows, 16 * w.y->cols, call_rows, &(struct call){&w, f});
-    const struct llm_folds folds = {.row_len = llm_row_len(c, w.y->rows)};
+    const struct llm_folds folds = llm_folds_of(c, w.y->rows);
     llm_bias_grad(n->param[0], w.partial, w.y->cols, w.y->rows, &folds, w.y->cols);
 }
 

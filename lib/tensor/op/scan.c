@@ -28,7 +28,6 @@ struct scan {
 };
 struct scan_args { struct scan s; };
 struct work {
-    const struct llm_ctx *ctx;
     const struct scan *s;
     const struct llm_tensor *x, *raw, *b, *c, *y;
     /* backward */
@@ -40,7 +39,7 @@ struct work {
     float *a_log, *skip;         /* gradients */
     size_t a_stride, skip_stride; /* from that by one part of the rows to the next (tensor/sequence.h) */
     struct llm_folds folds;
-    float *arrived, *told;       /* [rows, states, cols], where ranks divide rows: gradients of states after, before this rank's tokens; else NULL */
+    struct llm_state_grads states; /* [states, cols] of each row */
     atomic_bool no_memory;
 };
 
@@ -134,21 +133,6 @@ static bool begin(struct llm_ctx *c, struct scan *s, struct llm_param *const *p,
     return true;
 }
 
-/* Where ranks divide rows: waits for the states before this rank's tokens. Returns where those after them go, on `acts`; NULL after a failure. */
-static float *begin_states(struct llm_ctx *c, struct scan *s)
-{
-    const int64_t state = s->states * s->cols, all = c->n_rows * state, row_len = llm_row_len(c, s->tokens);
-    float *arrived = llm_op_alloc(c, 2 * all, sizeof *arrived), *told = arrived + all;
-    if (!arrived || !llm_sequence_wait(c, true, arrived, all)) return NULL;
-    memset(told, 0, (size_t)all * sizeof *told);
-    for (int64_t i = 0; i < s->cut.n_segments; i++) {
-        struct llm_segment *g = &s->cut.segments[i];
-        if (g->enters) g->from = arrived + g->first / row_len * state;
-        if (g->follows > 0) g->to = told + g->first / row_len * state;
-    }
-    return told;
-}
-
 static const char *wrong_of(const struct llm_tensor *x, const struct llm_tensor *dt, const struct llm_tensor *b, const struct llm_tensor *c,
                             const struct llm_scan *o)
 {
@@ -179,7 +163,10 @@ struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, s
     if (llm_ctx_failed(c) || !begin(c, &s, n.param, llm_tape_wants(c, &n))) return &c->nothing;
     const size_t scratch = llm_arena_mark(&c->acts);
     float *told = NULL;
-    if (llm_sequence_is_divided(c) && !(told = begin_states(c, &s))) return &c->nothing;
+    if (llm_sequence_is_divided(c)) {
+        told = llm_sequence_states(c, s.cut.segments, s.cut.n_segments, s.tokens, s.states * s.cols);
+        if (!told) return &c->nothing;
+    }
     struct work w = {.s = &s, .x = x, .raw = dt, .b = b, .c = cc, .y = n.out};
     LLM_PROFILE_WORK(LLM_PROFILE_F32, FLOPS_A_STATE * (double)(x->rows * x->cols * s.states), 0);
     llm_parallel((size_t)(o->n_segments * s.n_blocks), forward_piece, &w);
@@ -219,10 +206,9 @@ static void backward_piece(void *arg, size_t i, int thread)
     }
     memset(g, 0, (2 * state + wide) * sizeof *g);
     const struct llm_segment *of = &s->cut.segments[segment];
-    const int64_t row = w->arrived ? of->first / llm_row_len(w->ctx, s->tokens) * s->states : 0;
-    for (int64_t n = 0; n < s->states && w->arrived && of->follows > 0; n++) {
-        memcpy(g + n * k->n, w->arrived + (row + n) * s->cols + k->from, (size_t)k->n * sizeof *g);
-    }
+    const float *after = llm_state_grad_after(&w->states, of);
+    float *before = llm_state_grad_before(&w->states, of);
+    for (int64_t n = 0; n < s->states && after; n++) memcpy(g + n * k->n, after + n * s->cols + k->from, (size_t)k->n * sizeof *g);
     for (int64_t c = s->cut.first[segment + 1] - 1; c >= s->cut.first[segment]; c--) {
         const struct llm_chunk *q = &s->cut.chunks[c];
         time_steps(w, k, q, -LLM_SCAN_CHUNK, dt);
@@ -238,9 +224,7 @@ static void backward_piece(void *arg, size_t i, int thread)
         memcpy(out + w->a_rows * s->cols, d_skip, (size_t)k->n * sizeof *out);
         memset(da, 0, (state + wide) * sizeof *da);
     }
-    for (int64_t n = 0; n < s->states && w->told && of->enters; n++) {
-        memcpy(w->told + (row + n) * s->cols + k->from, g + n * k->n, (size_t)k->n * sizeof *g);
-    }
+    for (int64_t n = 0; n < s->states && before; n++) memcpy(before + n * s->cols + k->from, g + n * k->n, (size_t)k->n * sizeof *g);
 }
 
 /* Sums the gradients of b and c over the blocks of their group, in order, and adds dx and d_raw to gradients that have values already. */
@@ -310,9 +294,7 @@ static void scan_backward(struct llm_ctx *c, struct llm_node *n)
     const struct scan *s = &((const struct scan_args *)n->args)->s;
     struct work w = {.s = s, .x = n->in[0], .raw = n->in[1], .b = n->in[2], .c = n->in[3], .y = n->out, .a_rows = s->o.by_head ? 1 : s->states,
                      .a_log = n->param[0]->grad, .skip = n->param[1]->grad, .a_stride = llm_grad_stride(n->param[0]),
-                     .skip_stride = llm_grad_stride(n->param[1]), .folds = llm_folds_of(c, s->tokens), .ctx = c};
-    const int64_t state = c->n_rows * s->states * s->cols;
-    const bool divided = llm_sequence_is_divided(c);
+                     .skip_stride = llm_grad_stride(n->param[1]), .folds = llm_folds_of(c, s->tokens)};
     w.dx = open_or_apart(c, n->in[0], &w.gx, &w.ldx);
     w.d_raw = open_or_apart(c, n->in[1], &w.graw, &w.ld_raw);
     if (!llm_grad_open(c, n->in[2], &w.gb)) w.gb.p = NULL;
@@ -320,19 +302,13 @@ static void scan_backward(struct llm_ctx *c, struct llm_node *n)
     LLM_PROFILE_WORK(LLM_PROFILE_F32, 2 * FLOPS_A_STATE * (double)(n->out->rows * s->cols * s->states), 0);
     w.d_bc = llm_op_alloc(c, s->n_blocks * s->tokens * 2 * s->states, sizeof(float));
     w.partial = llm_op_alloc(c, s->cut.n_parts * (w.a_rows + 1) * s->cols, sizeof(float));
-    if (divided) {
-        w.arrived = llm_op_alloc(c, 2 * state, sizeof(float));
-        if (!w.arrived || !llm_sequence_wait(c, false, w.arrived, state)) return;
-        w.told = w.arrived + state;
-        memset(w.told, 0, (size_t)state * sizeof *w.told);
-    }
-    if (llm_ctx_failed(c)) return;
+    if (llm_ctx_failed(c) || !llm_sequence_gradients(c, &w.states, s->tokens, s->states * s->cols)) return;
     llm_parallel((size_t)(s->o.n_segments * s->n_blocks), backward_piece, &w);
     if (atomic_load(&w.no_memory)) {
         llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a selective scan");
         return;
     }
-    if (divided && !llm_sequence_tell(c, false, w.told, state)) return;
+    if (!llm_sequence_tell_gradients(c, &w.states)) return;
     llm_for_rows(s->tokens, s->cols, gather_rows, &w);
     llm_for_columns(s->o.by_head ? s->o.heads : s->cols, add_params, &w);
     llm_bias_grad(n->param[2], w.d_raw, w.ld_raw, s->tokens, &w.folds, w.raw->cols);

@@ -168,6 +168,58 @@ bool llm_sequence_shift(struct llm_ctx *c, bool ahead, const float *out, float *
     return pass_on(c, rank_of(s, ahead, number + 1), out, rank_of(s, ahead, number - 1), in, n);
 }
 
+float *llm_sequence_states(struct llm_ctx *c, struct llm_segment *segments, int64_t n_segments, int64_t tokens, int64_t state)
+{
+    const int64_t all = c->n_rows * state, row_len = llm_row_len(c, tokens);
+    float *arrived = llm_op_alloc(c, 2 * all, sizeof *arrived), *told = arrived + all;
+    if (!arrived || !llm_sequence_wait(c, true, arrived, all)) return NULL;
+    memset(told, 0, (size_t)all * sizeof *told);
+    for (int64_t i = 0; i < n_segments; i++) {
+        struct llm_segment *s = &segments[i];
+        if (s->enters) s->from = arrived + s->first / row_len * state;
+        if (s->follows > 0) s->to = told + s->first / row_len * state;
+    }
+    return told;
+}
+
+bool llm_sequence_inputs(struct llm_ctx *c, struct llm_segment *segments, int64_t n_segments, const struct llm_tensor *x, int64_t n)
+{
+    const int64_t row_len = llm_row_len(c, x->rows), state = n * x->cols, all = c->n_rows * state;
+    float *in = llm_op_alloc(c, 2 * all, sizeof *in), *out = in + all;
+    if (!in) return false;
+    memset(out, 0, (size_t)all * sizeof *out);
+    for (int64_t i = 0; i < n_segments; i++) {
+        const struct llm_segment *s = &segments[i];
+        float *to = out + s->first / row_len * state;
+        for (int64_t j = n < s->n ? 0 : n - s->n; s->follows > 0 && j < n; j++) {
+            memcpy(to + j * x->cols, x->data + (s->first + s->n + j - n) * x->stride, (size_t)x->cols * sizeof *to);
+        }
+    }
+    if (!llm_sequence_shift(c, true, out, in, all)) return false;
+    for (int64_t i = 0; i < n_segments; i++) {
+        if (segments[i].enters) segments[i].from = in + segments[i].first / row_len * state;
+    }
+    return true;
+}
+
+bool llm_sequence_gradients(struct llm_ctx *c, struct llm_state_grads *g, int64_t tokens, int64_t state)
+{
+    const int64_t all = c->n_rows * state;
+    *g = (struct llm_state_grads){.state = state, .row_len = llm_row_len(c, tokens)};
+    if (!llm_sequence_is_divided(c)) return !llm_ctx_failed(c);
+    float *arrived = llm_op_alloc(c, 2 * all, sizeof *arrived);
+    if (!arrived || !llm_sequence_wait(c, false, arrived, all)) return false;
+    g->arrived = arrived;
+    g->told = arrived + all;
+    memset(g->told, 0, (size_t)all * sizeof *g->told);
+    return true;
+}
+
+bool llm_sequence_tell_gradients(struct llm_ctx *c, const struct llm_state_grads *g)
+{
+    return !g->arrived || llm_sequence_tell(c, false, g->told, c->n_rows * g->state);
+}
+
 /* ---- tokens of all heads to heads of all tokens ---- */
 
 static void to_heads_backward(struct llm_ctx *c, struct llm_node *n)

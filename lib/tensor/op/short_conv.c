@@ -102,27 +102,6 @@ static bool begin(struct llm_ctx *c, struct conv *v, const struct llm_param *w, 
     return true;
 }
 
-/* Where ranks divide rows: the last k - 1 inputs of the rank before become the states of the segments that enter. False after a failure. */
-static bool receive_inputs(struct llm_ctx *c, const struct conv *v, const struct llm_tensor *x)
-{
-    const int64_t row_len = llm_row_len(c, x->rows), state = (v->k - 1) * v->cols, all = c->n_rows * state;
-    float *in = llm_op_alloc(c, 2 * all, sizeof *in), *out = in + all;
-    if (!in) return false;
-    memset(out, 0, (size_t)all * sizeof *out);
-    for (int64_t i = 0; i < v->n_segments; i++) {
-        const struct llm_segment *s = &v->segments[i];
-        float *to = out + s->first / row_len * state;
-        for (int64_t j = v->k - 1 < s->n ? 0 : v->k - 1 - s->n; s->follows > 0 && j < v->k - 1; j++) {
-            memcpy(to + j * v->cols, x->data + (s->first + s->n + j - (v->k - 1)) * x->stride, (size_t)v->cols * sizeof *to);
-        }
-    }
-    if (!llm_sequence_shift(c, true, out, in, all)) return false;
-    for (int64_t i = 0; i < v->n_segments; i++) {
-        if (v->segments[i].enters) v->segments[i].from = in + v->segments[i].first / row_len * state;
-    }
-    return true;
-}
-
 static void conv_backward(struct llm_ctx *c, struct llm_node *n);
 
 struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, bool silu,
@@ -140,7 +119,7 @@ struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struc
     n.out = llm_tensor_create(c, x->rows, x->cols);
     v.bias = b ? llm_op_vector(c, b, x->cols) : NULL;
     if (llm_ctx_failed(c) || !begin(c, &v, w, segments, x->rows, llm_tape_wants(c, &n))) return &c->nothing;
-    if (llm_sequence_is_divided(c) && v.k > 1 && !receive_inputs(c, &v, x)) return &c->nothing;
+    if (llm_sequence_is_divided(c) && v.k > 1 && !llm_sequence_inputs(c, v.segments, n_segments, x, v.k - 1)) return &c->nothing;
     struct work work = {.v = &v, .x = x, .y = n.out};
     llm_for_rows(x->rows, x->cols, forward_rows, &work);
     keep_inputs(&work);

@@ -3,6 +3,7 @@
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
+#include "tensor/experts.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
@@ -12,7 +13,8 @@ struct work {
     const struct mix_args *a;
     struct llm_grad gd, gh;
     float *d_share, *dw;         /* dw: the rows from `first` on */
-    int64_t row_len;
+    size_t share_stride, w_stride; /* from these gradients by one part of the rows to the next (tensor/sequence.h) */
+    struct llm_folds folds;
 };
 
 static const float *row(const struct llm_tensor *x, int64_t t) { return x->data + t * x->stride; }
@@ -47,7 +49,8 @@ static void mix_back_columns(void *arg, int64_t from, int64_t to, int thread)
     const size_t n = (size_t)(to - from), ld = w->a->m.ldw;
     (void)thread;
     for (int64_t t = 0, end; t < w->y->rows; t = end) {
-        end = llm_fold_end(w->y->rows, w->row_len, t);
+        const size_t part = (size_t)llm_folds_part(&w->folds, t);
+        end = llm_fold_end(w->y->rows, w->folds.row_len, t);
         for (int64_t i = w->d_share ? -1 : 0, rows; i < (w->dw ? (int64_t)w->a->m.rank : 0); i += rows) {
             rows = i < 0 ? 1 : (int64_t)w->a->m.rank - i < MOST ? (int64_t)w->a->m.rank - i : MOST;
             memset(sum, 0, sizeof sum);
@@ -56,7 +59,7 @@ static void mix_back_columns(void *arg, int64_t from, int64_t to, int thread)
                 llm_k.wkv.mix_rank_dw(sum, w->y->grad + j * w->y->grad_stride + from, row(w->d, j) + from, h, (size_t)rows, RUN, n);
             }
             for (int64_t j = 0; j < rows; j++) {
-                float *to_row = i < 0 ? w->d_share + from : w->dw + (size_t)(i + j) * ld + from;
+                float *to_row = i < 0 ? w->d_share + part * w->share_stride + from : w->dw + part * w->w_stride + (size_t)(i + j) * ld + from;
                 llm_k.elementwise.add(to_row, to_row, sum + j * RUN, n);
             }
         }
@@ -69,7 +72,8 @@ static void mix_backward(struct llm_ctx *c, struct llm_node *n)
     const struct mix_args *a = n->args;
     const struct llm_param *p = n->param[1];
     struct work w = {.d = n->in[1], .h = n->in[2], .y = n->out, .a = a, .d_share = n->param[0]->grad,
-                     .dw = p->grad ? p->grad + a->first * n->out->cols : NULL, .row_len = llm_row_len(c, n->out->rows)};
+                     .dw = p->grad ? p->grad + a->first * n->out->cols : NULL, .share_stride = llm_grad_stride(n->param[0]),
+                     .w_stride = llm_grad_stride(p), .folds = llm_folds_of(c, n->out->rows)};
     if (!llm_grad_open_zeroed(c, n->in[1], &w.gd)) w.gd.p = NULL;
     if (!llm_grad_open_zeroed(c, n->in[2], &w.gh)) w.gh.p = NULL;
     if (llm_ctx_failed(c)) return;

@@ -4,13 +4,17 @@
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
-struct shift_args { const float *const *before; const int64_t *after; };
+enum { LATER = -2 };
+struct shift_args { const int64_t *after; };
 struct work {
     const struct llm_tensor *x, *d;
     const float *const *before;  /* [tokens]: the row that is subtracted from */
-    const int64_t *after;        /* [tokens]: the number of the row that follows in the segment; -1: none */
+    const int64_t *after;        /* [tokens]: the number of the row that follows in the segment; -1: none; LATER: it is a later rank's */
+    const float *later;          /* [rows, cols], where ranks divide rows: the gradient of the first token of each row of the rank after */
+    int64_t row_len;
     struct llm_grad g;
 };
 
@@ -33,14 +37,29 @@ static void shift_back_rows(void *arg, int64_t from, int64_t to, int thread)
         float *dx = w->g.p + t * w->g.stride;
         const float *here = w->d->grad + t * w->d->grad_stride;
         const float *next = w->after[t] >= 0 ? w->d->grad + w->after[t] * w->d->grad_stride : NULL;
+        if (w->after[t] == LATER) next = w->later + t / w->row_len * w->d->cols;
         for (int64_t i = 0; i < w->d->cols; i++) dx[i] += (next ? next[i] : 0) - here[i];
     }
+}
+
+/* Where ranks divide rows: the gradients of the first tokens of the rank after. False after a failure. */
+static bool receive_gradients(struct llm_ctx *c, struct work *w)
+{
+    const int64_t rows = w->d->rows / w->row_len, all = rows * w->d->cols;
+    float *in = llm_op_alloc(c, 2 * all, sizeof *in), *out = in + all;
+    if (!in) return false;
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(out + r * w->d->cols, w->d->grad + r * w->row_len * w->d->grad_stride, (size_t)w->d->cols * sizeof *out);
+    }
+    w->later = in;
+    return llm_sequence_shift(c, false, out, in, all);
 }
 
 static void shift_backward(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("token shift backward", 3 * llm_tensor_bytes(n->out));
-    struct work w = {.d = n->out, .after = ((const struct shift_args *)n->args)->after};
+    struct work w = {.d = n->out, .after = ((const struct shift_args *)n->args)->after, .row_len = llm_row_len(c, n->out->rows)};
+    if (llm_sequence_is_divided(c) && !receive_gradients(c, &w)) return;
     if (llm_grad_open_zeroed(c, n->in[0], &w.g)) llm_for_rows(n->out->rows, n->out->cols, shift_back_rows, &w);
 }
 
@@ -55,11 +74,15 @@ struct llm_tensor *llm_token_shift(struct llm_ctx *c, struct llm_tensor *x, cons
     n.out = llm_tensor_create(c, x->rows, x->cols);
     if (llm_ctx_failed(c)) return &c->nothing;
     memset(zeros, 0, (size_t)x->cols * sizeof *zeros);
+    struct llm_segment *own = llm_op_alloc(c, n_segments, sizeof *own);
+    if (!own) return &c->nothing;
+    memcpy(own, segments, (size_t)n_segments * sizeof *own);
+    if (llm_sequence_is_divided(c) && !llm_sequence_inputs(c, own, n_segments, x, 1)) return &c->nothing;
     for (int64_t s = 0; s < n_segments; s++) {
-        const struct llm_segment *g = &segments[s];
+        const struct llm_segment *g = &own[s];
         for (int64_t t = g->first; t < g->first + g->n; t++) {
             before[t] = t > g->first ? x->data + (t - 1) * x->stride : g->from ? g->from : zeros;
-            after[t] = t + 1 < g->first + g->n ? t + 1 : -1;
+            after[t] = t + 1 < g->first + g->n ? t + 1 : g->follows > 0 ? LATER : -1;
         }
     }
     llm_for_rows(x->rows, x->cols, shift_rows, &(struct work){.x = x, .d = n.out, .before = before});
@@ -78,7 +101,8 @@ struct mix_work {
     const float *share;
     struct llm_grad g;           /* of d */
     float *d_share, sign;
-    int64_t row_len;
+    size_t stride;               /* from the share's gradient by one part of the rows to the next (tensor/sequence.h) */
+    struct llm_folds folds;
 };
 
 static void mix_rows(void *arg, int64_t from, int64_t to, int thread)
@@ -107,12 +131,12 @@ static void mix_back_columns(void *arg, int64_t from, int64_t to, int thread)
     float sum[64];
     (void)thread;
     for (int64_t t = 0, end; t < w->y->rows; t = end) {
-        end = llm_fold_end(w->y->rows, w->row_len, t);
+        end = llm_fold_end(w->y->rows, w->folds.row_len, t);
         memset(sum, 0, (size_t)(to - from) * sizeof *sum);
         for (int64_t i = t; i < end; i++) {
             llm_k.wkv.mix_back(sum, w->y->grad + i * w->y->grad_stride + from, w->d->data + i * w->d->stride + from, (size_t)(to - from));
         }
-        llm_k.elementwise.axpy(w->d_share + from, w->sign, sum, (size_t)(to - from));
+        llm_k.elementwise.axpy(w->d_share + (size_t)llm_folds_part(&w->folds, t) * w->stride + from, w->sign, sum, (size_t)(to - from));
     }
 }
 
@@ -121,7 +145,7 @@ static void mix_backward(struct llm_ctx *c, struct llm_node *n)
     LLM_PROFILE("token mix backward", 4 * llm_tensor_bytes(n->out));
     const struct mix_args *a = n->args;
     struct mix_work w = {.d = n->in[1], .y = n->out, .share = a->share, .d_share = n->param[0]->grad, .sign = a->keeps ? -1 : 1,
-                         .row_len = llm_row_len(c, n->out->rows)};
+                         .stride = llm_grad_stride(n->param[0]), .folds = llm_folds_of(c, n->out->rows)};
     if (llm_grad_open_zeroed(c, n->in[1], &w.g)) llm_for_rows(w.y->rows, w.y->cols, mix_back_rows, &w);
     if (w.d_share) llm_for_columns(w.y->cols, mix_back_columns, &w);
     llm_grad_pass(c, n->in[0], n->out);

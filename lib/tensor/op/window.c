@@ -4,6 +4,7 @@
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
 struct window { int64_t k; struct llm_segment *segments; int64_t n_segments; };
@@ -20,6 +21,29 @@ static void keep_inputs(const struct window *v, const struct llm_tensor *x)
             if (at >= 0) memmove(s->to + j * x->cols, x->data + (s->first + at) * x->stride, bytes);
             else if (s->from) memmove(s->to + j * x->cols, s->from + (s->n + j) * x->cols, bytes);
             else memset(s->to + j * x->cols, 0, bytes);
+        }
+    }
+}
+
+/* Where ranks divide rows: adds what the first k - 1 tokens of the rank after say of this rank's last inputs, in the order of tokens. */
+static void add_later(struct llm_ctx *c, const struct window *v, const struct llm_grad *g, const struct llm_tensor *y)
+{
+    const int64_t more = v->k - 1, cols = y->cols / v->k, own = llm_row_len(c, y->rows), row = more * y->cols, all = y->rows / own * row;
+    float *in = llm_op_alloc(c, 2 * all, sizeof *in), *out = in + all;
+    if (!in) return;
+    for (int64_t i = 0; i < y->rows / own * more; i++) {
+        memcpy(out + i * y->cols, y->grad + (i / more * own + i % more) * y->grad_stride, (size_t)y->cols * sizeof *out);
+    }
+    if (!llm_sequence_shift(c, false, out, in, all)) return;
+    for (int64_t i = 0; i < v->n_segments; i++) {
+        const struct llm_segment *s = &v->segments[i];
+        const float *later = in + s->first / own * row;
+        for (int64_t t = 0; t < s->follows && t < more; t++) {
+            for (int64_t j = 0; j < more - t; j++) {
+                const int64_t from = s->first + s->n + t - more + j;
+                float *to = g->p + from * g->stride;
+                if (from >= s->first) llm_k.elementwise.add(to, to, later + t * y->cols + j * cols, (size_t)cols);
+            }
         }
     }
 }
@@ -41,6 +65,7 @@ static void window_backward(struct llm_ctx *c, struct llm_node *n)
             }
         }
     }
+    if (llm_sequence_is_divided(c) && v->k > 1) add_later(c, v, &g, y);
 }
 
 struct llm_tensor *llm_window(struct llm_ctx *c, struct llm_tensor *x, int64_t k, const struct llm_segment *segments, int64_t n_segments)
@@ -52,8 +77,9 @@ struct llm_tensor *llm_window(struct llm_ctx *c, struct llm_tensor *x, int64_t k
     n.out = llm_tensor_create(c, x->rows, x->cols * k);
     if (llm_ctx_failed(c)) return &c->nothing;
     memcpy(v.segments, segments, (size_t)n_segments * sizeof *segments);
+    if (llm_sequence_is_divided(c) && k > 1 && !llm_sequence_inputs(c, v.segments, n_segments, x, k - 1)) return &c->nothing;
     for (int64_t i = 0; i < n_segments; i++) {
-        const struct llm_segment *s = &segments[i];
+        const struct llm_segment *s = &v.segments[i];
         for (int64_t t = s->first; t < s->first + s->n; t++) {
             for (int64_t j = 0; j < k; j++) {
                 int64_t from = t - k + 1 + j;

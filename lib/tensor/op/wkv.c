@@ -9,6 +9,7 @@
 #include "tensor/gradcheck.h"
 #include "tensor/op/chunks.h"
 #include "tensor/ops.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
 enum { R, K, V, W, A, B, INPUTS };
@@ -32,6 +33,9 @@ struct work {
     float *d[INPUTS];            /* [tokens, cols]; of W, if decays are the same for all tokens, NULL */
     float *partial;              /* gradients of w and u: [n_parts, 2, cols] */
     float *d_decay, *du;
+    size_t decay_stride, u_stride; /* from these gradients by one part of the rows to the next (tensor/sequence.h) */
+    struct llm_folds folds;
+    struct llm_state_grads states; /* [heads, size, size] of each row */
     atomic_bool no_memory;
 };
 
@@ -103,8 +107,16 @@ struct llm_tensor *llm_wkv(struct llm_ctx *c, const struct llm_wkv *o)
     n.out = llm_tensor_create(c, o->k->rows, s.cols);
     if (llm_ctx_failed(c) || !begin(c, &s, &n, o)) return &c->nothing;
     struct work w = {.s = &s, .in = n.in, .y = n.out};
+    const size_t scratch = llm_arena_mark(&c->acts);
+    float *told = NULL;
+    if (llm_sequence_is_divided(c)) {
+        told = llm_sequence_states(c, s.cut.segments, s.cut.n_segments, n.out->rows, s.cols * s.size);
+        if (!told) return &c->nothing;
+    }
     llm_parallel((size_t)(o->n_segments * s.heads), forward_piece, &w);
     if (atomic_load(&w.no_memory)) return llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a recurrence");
+    if (told && !llm_sequence_tell(c, true, told, c->n_rows * s.cols * s.size)) return &c->nothing;
+    llm_arena_pop(&c->acts, scratch);
     return llm_record(c, &n, &(struct wkv_args){s}, sizeof(struct wkv_args));
 }
 
@@ -120,6 +132,9 @@ static void backward_piece(void *arg, size_t i, int thread)
         return;
     }
     memset(g, 0, (all + 2 * (size_t)n) * sizeof *g);
+    const float *after = llm_state_grad_after(&w->states, &s->cut.segments[segment]);
+    float *before = llm_state_grad_before(&w->states, &s->cut.segments[segment]);
+    if (after) memcpy(g, after + head * n * n, all * sizeof *g);
     for (int64_t c = s->cut.first[segment + 1] - 1; c >= s->cut.first[segment]; c--) {
         const struct llm_chunk *q = &s->cut.chunks[c];
         float *d[INPUTS];
@@ -133,6 +148,7 @@ static void backward_piece(void *arg, size_t i, int thread)
         for (int j = 0; j < 2; j++) memcpy(w->partial + (q->part * 2 + j) * s->cols + column, sums + j * n, (size_t)n * sizeof *sums);
         memset(sums, 0, 2 * (size_t)n * sizeof *sums);
     }
+    if (before) memcpy(before + head * n * n, g, all * sizeof *g);
 }
 
 static void add_rows(void *arg, int64_t from, int64_t to, int thread)
@@ -153,10 +169,14 @@ static void add_params(void *arg, int64_t from, int64_t to, int thread)
     const struct work *w = arg;
     const struct wkv *s = w->s;
     (void)thread;
-    for (int64_t part = 0; part < s->cut.n_parts; part++) {
-        const float *p = w->partial + part * 2 * s->cols;
-        if (w->d_decay) llm_k.wkv.decay_back[LLM_WKV_EXP](w->d_decay + from, p + from, s->raw + from, (size_t)(to - from));
-        if (w->du) llm_k.elementwise.add(w->du + from, w->du + from, p + s->cols + from, (size_t)(to - from));
+    for (int64_t chunk = 0; chunk < s->cut.n_chunks; chunk++) {
+        const struct llm_chunk *q = &s->cut.chunks[chunk];
+        const size_t of_row = (size_t)llm_folds_part(&w->folds, q->first);
+        const float *p = w->partial + q->part * 2 * s->cols;
+        if (chunk > 0 && q->part == q[-1].part) continue;
+        float *d_decay = w->d_decay ? w->d_decay + of_row * w->decay_stride + from : NULL, *du = w->du ? w->du + of_row * w->u_stride + from : NULL;
+        if (d_decay) llm_k.wkv.decay_back[LLM_WKV_EXP](d_decay, p + from, s->raw + from, (size_t)(to - from));
+        if (du) llm_k.elementwise.add(du, du, p + s->cols + from, (size_t)(to - from));
     }
 }
 
@@ -165,19 +185,21 @@ static void wkv_backward(struct llm_ctx *c, struct llm_node *n)
     LLM_PROFILE("RWKV recurrence backward", 12 * llm_tensor_bytes(n->out));
     const struct wkv *s = &((const struct wkv_args *)n->args)->s;
     struct work w = {.s = s, .in = n->in, .y = n->out, .d_decay = n->param[0] ? n->param[0]->grad : NULL,
-                     .du = n->param[1] ? n->param[1]->grad : NULL};
+                     .du = n->param[1] ? n->param[1]->grad : NULL, .decay_stride = n->param[0] ? llm_grad_stride(n->param[0]) : 0,
+                     .u_stride = n->param[1] ? llm_grad_stride(n->param[1]) : 0, .folds = llm_folds_of(c, n->out->rows)};
     for (int j = 0; j < INPUTS; j++) {
         if (!n->in[j]) continue;
         if (!llm_grad_open_zeroed(c, n->in[j], &w.g[j])) w.g[j].p = NULL;
         w.d[j] = llm_op_alloc(c, n->out->rows * s->cols, sizeof **w.d);
     }
     w.partial = llm_op_alloc(c, s->cut.n_parts * 2 * s->cols, sizeof *w.partial);
-    if (llm_ctx_failed(c)) return;
+    if (llm_ctx_failed(c) || !llm_sequence_gradients(c, &w.states, n->out->rows, s->cols * s->size)) return;
     llm_parallel((size_t)(s->cut.n_segments * s->heads), backward_piece, &w);
     if (atomic_load(&w.no_memory)) {
         llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a recurrence");
         return;
     }
+    if (!llm_sequence_tell_gradients(c, &w.states)) return;
     llm_for_rows(n->out->rows, s->cols, add_rows, &w);
     llm_for_columns(s->cols, add_params, &w);
 }

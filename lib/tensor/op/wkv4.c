@@ -8,9 +8,10 @@
 #include "tensor/gradcheck.h"
 #include "tensor/op/chunks.h"
 #include "tensor/ops.h"
+#include "tensor/sequence.h"
 #include "tensor/tape.h"
 
-enum { BLOCK = 64, STATES = 3 }; /* channels per work item */
+enum { BLOCK = 64, STATES = 3, GRADS = 2 }; /* channels per work item; of the states the maximum takes no gradient */
 
 /* Shared by forward and backward pass; on `acts`. */
 struct wkv {
@@ -29,6 +30,9 @@ struct work {
     float *dk, *dv;              /* [tokens, cols] */
     float *partial;              /* gradients of w and u: [n_parts, 2, cols] */
     float *d_decay, *du;
+    size_t decay_stride, u_stride; /* from these gradients by one part of the rows to the next (tensor/sequence.h) */
+    struct llm_folds folds;
+    struct llm_state_grads states; /* [GRADS, cols] of each row */
 };
 
 static int64_t width_of(const struct wkv *s, int64_t at)
@@ -80,7 +84,15 @@ struct llm_tensor *llm_wkv4(struct llm_ctx *c, struct llm_tensor *k, struct llm_
     const float *decays = llm_op_vector(c, decay, k->cols);
     if (llm_ctx_failed(c)) return &c->nothing;
     llm_k.scan.decay(s.w, decays, (size_t)k->cols);
+    const size_t scratch = llm_arena_mark(&c->acts);
+    float *told = NULL;
+    if (llm_sequence_is_divided(c)) {
+        told = llm_sequence_states(c, s.cut.segments, n_segments, k->rows, STATES * s.cols);
+        if (!told) return &c->nothing;
+    }
     llm_parallel((size_t)(n_segments * s.n_blocks), forward_piece, &(struct work){.s = &s, .k = k, .v = v, .y = n.out});
+    if (told && !llm_sequence_tell(c, true, told, c->n_rows * STATES * s.cols)) return &c->nothing;
+    llm_arena_pop(&c->acts, scratch);
     return llm_record(c, &n, &(struct wkv4_args){s}, sizeof(struct wkv4_args));
 }
 
@@ -89,8 +101,11 @@ static void backward_piece(void *arg, size_t i, int thread)
     const struct work *w = arg;
     const struct wkv *s = w->s;
     int64_t segment = (int64_t)i / s->n_blocks, at = (int64_t)i % s->n_blocks * BLOCK, width = width_of(s, at);
-    float g[2 * BLOCK] = {0}, sums[2 * BLOCK] = {0};
+    float g[GRADS * BLOCK] = {0}, sums[2 * BLOCK] = {0};
+    const float *after = llm_state_grad_after(&w->states, &s->cut.segments[segment]);
+    float *before = llm_state_grad_before(&w->states, &s->cut.segments[segment]);
     (void)thread;
+    for (int j = 0; j < GRADS && after; j++) memcpy(g + j * width, after + j * s->cols + at, (size_t)width * sizeof *g);
     for (int64_t c = s->cut.first[segment + 1] - 1; c >= s->cut.first[segment]; c--) {
         const struct llm_chunk *q = &s->cut.chunks[c];
         struct llm_wkv4_back b = {.run = run_of(w, q, at, s->kept + c * STATES * s->cols + at, s->cols),
@@ -102,6 +117,7 @@ static void backward_piece(void *arg, size_t i, int thread)
         for (int j = 0; j < 2; j++) memcpy(w->partial + (q->part * 2 + j) * s->cols + at, sums + j * BLOCK, (size_t)width * sizeof *sums);
         memset(sums, 0, sizeof sums);
     }
+    for (int j = 0; j < GRADS && before; j++) memcpy(before + j * s->cols + at, g + j * width, (size_t)width * sizeof *g);
 }
 
 static void add_rows(void *arg, int64_t from, int64_t to, int thread)
@@ -122,11 +138,15 @@ static void add_params(void *arg, int64_t from, int64_t to, int thread)
     const struct work *w = arg;
     const struct wkv *s = w->s;
     (void)thread;
-    for (int64_t part = 0; part < s->cut.n_parts; part++) {
-        const float *p = w->partial + part * 2 * s->cols;
+    for (int64_t chunk = 0; chunk < s->cut.n_chunks; chunk++) {
+        const struct llm_chunk *q = &s->cut.chunks[chunk];
+        const size_t of_row = (size_t)llm_folds_part(&w->folds, q->first);
+        const float *p = w->partial + q->part * 2 * s->cols;
+        if (chunk > 0 && q->part == q[-1].part) continue;
+        float *d_decay = w->d_decay ? w->d_decay + of_row * w->decay_stride : NULL, *du = w->du ? w->du + of_row * w->u_stride : NULL;
         for (int64_t i = from; i < to; i++) {
-            if (w->d_decay) w->d_decay[i] += p[i] * s->w[i];
-            if (w->du) w->du[i] += p[s->cols + i];
+            if (d_decay) d_decay[i] += p[i] * s->w[i];
+            if (du) du[i] += p[s->cols + i];
         }
     }
 }
@@ -135,14 +155,17 @@ static void wkv4_backward(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("RWKV 4 recurrence backward", 6 * llm_tensor_bytes(n->out));
     const struct wkv *s = &((const struct wkv4_args *)n->args)->s;
-    struct work w = {.s = s, .k = n->in[0], .v = n->in[1], .y = n->out, .d_decay = n->param[0]->grad, .du = n->param[1]->grad};
+    struct work w = {.s = s, .k = n->in[0], .v = n->in[1], .y = n->out, .d_decay = n->param[0]->grad, .du = n->param[1]->grad,
+                     .decay_stride = llm_grad_stride(n->param[0]), .u_stride = llm_grad_stride(n->param[1]),
+                     .folds = llm_folds_of(c, n->out->rows)};
     if (!llm_grad_open_zeroed(c, n->in[0], &w.gk)) w.gk.p = NULL;
     if (!llm_grad_open_zeroed(c, n->in[1], &w.gv)) w.gv.p = NULL;
     w.dk = llm_op_alloc(c, n->out->rows * s->cols, sizeof *w.dk);
     w.dv = llm_op_alloc(c, n->out->rows * s->cols, sizeof *w.dv);
     w.partial = llm_op_alloc(c, s->cut.n_parts * 2 * s->cols, sizeof *w.partial);
-    if (llm_ctx_failed(c)) return;
+    if (llm_ctx_failed(c) || !llm_sequence_gradients(c, &w.states, n->out->rows, GRADS * s->cols)) return;
     llm_parallel((size_t)(s->cut.n_segments * s->n_blocks), backward_piece, &w);
+    if (!llm_sequence_tell_gradients(c, &w.states)) return;
     llm_for_rows(n->out->rows, s->cols, add_rows, &w);
     llm_for_columns(s->cols, add_params, &w);
 }
