@@ -94,6 +94,24 @@ int llm_utf8_is_space(uint32_t cp)
         || cp == 0x205f || cp == 0x3000;
 }
 
+size_t llm_utf8_skip_space(const char *s, size_t n, size_t from)
+{
+    uint32_t cp;
+    for (int length; from < n && (length = llm_utf8_next((const unsigned char *)s + from, n - from, &cp)) > 0 && llm_utf8_is_space(cp);)
+        from += (size_t)length;
+    return from;
+}
+
+size_t llm_utf8_trim_end(const char *s, size_t n)
+{
+    for (size_t at; n > 0; n = at) {
+        uint32_t cp;
+        for (at = n - 1; at > 0 && n - at < 4 && ((unsigned char)s[at] & 0xC0) == 0x80;) at--;
+        if (llm_utf8_next((const unsigned char *)s + at, n - at, &cp) != (int)(n - at) || !llm_utf8_is_space(cp)) break;
+    }
+    return n;
+}
+
 int llm_utf8_is_control(uint32_t cp)
 {
     return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x61c || (cp >= 0x200e && cp <= 0x200f) || (cp >= 0x2028 && cp <= 0x202e)

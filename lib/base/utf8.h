@@ -20,6 +20,10 @@ size_t llm_utf8_complete(const char *s, size_t n);
 int llm_utf8_is_control(uint32_t cp);
 /* White_Space and the separators U+001C to U+001F: what Python's str.isspace holds for. */
 int llm_utf8_is_space(uint32_t cp);
+/* Where the white space that begins at `from` ends; and how many of the n bytes are left without the white space at the end. Of both together: what
+ * Python's str.strip leaves. */
+size_t llm_utf8_skip_space(const char *s, size_t n, size_t from);
+size_t llm_utf8_trim_end(const char *s, size_t n);
 /* Copies n bytes to `out` in a form that is safe to show on one line: control characters as \n, \t, \r or \xHH a byte, bytes that are not UTF-8
  * as \xHH. Ends with NUL; stops before what does not fit into `room` bytes. Returns the length. */
 size_t llm_utf8_escape(const char *text, size_t n, char *out, size_t room);

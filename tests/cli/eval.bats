@@ -45,6 +45,18 @@ END
     done
 }
 
+@test "white space is Python's, as in lm-eval: at the end of a context, around HellaSwag's texts and answers; words" {
+    near() { jq -s -c "[.[1].choices | to_entries[] | (.value.log_prob - [$*][.key]) | fabs < 1e-4] | unique" items.jsonl; }
+    score() { rm -f items.jsonl && jq -c . | llm-bench eval -q -m "$M" --task "$1" --precision f32 --items items.jsonl - > table.tsv; }
+    score winogrande <<< '{"sentence": "once upon _ a time there was", "option1": "cat\u00a0", "option2": "red \u3000", "answer": "1"}'
+    assert_equal "$(near -56.4912, -80.53469)" "[true]"
+    score hellaswag <<< '{"ind": 0, "activity_label": "\u00a0cat", "ctx_a": "once upon a time", "ctx_b": "there was\u3000", "label": "1",
+        "endings": ["a little cat\u00a0", "\u2003red ball", "she liked", "the garden"]}'
+    assert_equal "$(near -30.89985, -24.20623, -41.54309, -38.99058)" "[true]"
+    score text <<< '{"text": " once upon\u00a0a time\n"}'
+    assert_equal "$(jq -s '.[1].words' items.jsonl)" 6 # Python: len(re.split(r"\s+", text))
+}
+
 @test "examples before each item: lm-eval's log-probabilities with the first three other items" {
     need_tool python3
     need_tool jq

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/utf8.h"
 
 struct llm_extract {
     pcre2_code *pattern;      /* NULL: the answer is the whole text */
@@ -96,11 +97,9 @@ int llm_extract_answer(const struct llm_extract *x, const char *text, size_t n, 
         }
         if (got < 0) return -1;
     }
-    while (out->n > at && isspace((unsigned char)out->p[out->n - 1])) out->n--;
-    size_t skip = 0;
-    while (at + skip < out->n && isspace((unsigned char)out->p[at + skip])) skip++;
-    memmove(out->p + at, out->p + at + skip, out->n - at - skip);
-    out->n -= skip;
+    const size_t skip = llm_utf8_skip_space(out->p + at, out->n - at, 0), left = llm_utf8_trim_end(out->p + at, out->n - at);
+    out->n = at + (left > skip ? left - skip : 0);
+    memmove(out->p + at, out->p + at + skip, out->n - at);
     out->p[out->n] = 0;
     for (size_t i = at; x->any_case && i < out->n; i++) out->p[i] = (char)tolower((unsigned char)out->p[i]);
     return 1;

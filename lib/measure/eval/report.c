@@ -30,7 +30,7 @@ static const struct metric of_generation[] = {{"exact_match", "exact_match", NUL
                                               {"pass@64", "pass@64", NULL, MEAN, "1 - C(n-c,64)/C(n,64): c of n samples right"},
                                               {0}};
 static const struct metric of_text[] = {{"token_perplexity", "nats", "tokens", EXP, "exp(nats / tokens)"},
-                                        {"word_perplexity", "nats", "words", EXP, "exp(nats / words between white space)"},
+                                        {"word_perplexity", "nats", "words", EXP, "exp(nats / words, counted as by lm-eval)"},
                                         {"byte_perplexity", "nats", "bytes", EXP, "exp(nats / bytes)"},
                                         {"bits_per_byte", "nats", "bytes", BITS, "nats / (ln 2 * bytes)"},
                                         {0}};

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/signals.h"
+#include "base/utf8.h"
 #include "infer/sample/draw.h"
 #include "infer/score.h"
+#include "measure/convention.h"
 
 enum { MAX_GROUP = 32 }; /* items whose continuations are scored together */
 
@@ -131,8 +133,6 @@ static int encode(const struct llm_eval *v, const char *text, size_t n, int32_t 
     return *ids ? llm_model_check_ids(v->engine->model, *ids, (int64_t)*n_ids, e) : -1;
 }
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
 /* Joins and encodes. The continuation begins where the tokens of the whole part from those of the prompt alone, without the white space at its end:
  * a token that spans both belongs to the continuation. */
 static int join(struct llm_eval *v, const struct llm_buf *prompt, const char *delimiter, const struct llm_buf *text, struct joined *j,
@@ -140,8 +140,7 @@ static int join(struct llm_eval *v, const struct llm_buf *prompt, const char *de
 {
     struct llm_buf whole = {0};
     int32_t *before = NULL, unknown = llm_tokenizer_unknown(v->engine->model->tokenizer), begin = v->begin;
-    size_t n_before = 0, stripped = prompt->n;
-    while (stripped > 0 && is_space(prompt->p[stripped - 1])) stripped--;
+    size_t n_before = 0, stripped = llm_utf8_trim_end(prompt->p, prompt->n);
     if (stripped == 0 && begin < 0) begin = v->fallback;
     int status = llm_buf_printf(&whole, e, "%s%s%s", prompt->p, delimiter, text->p);
     if (status == 0) status = encode(v, whole.p, whole.n, begin, &j->ids, &j->n, e);
@@ -369,12 +368,10 @@ static int run_text(struct llm_eval *v, int64_t number, put_result *put, void *a
     if (status == 0) {
         json_t *o = begin_result(v, number);
         const struct llm_buf *text = &item.v[0].text;
-        int64_t words = 0;
-        for (size_t i = 0; i < text->n; i++) words += !is_space(text->p[i]) && (i == 0 || is_space(text->p[i - 1]));
         json_object_set_new(o, "ids", ids_json(ids, n));
         json_object_set_new(o, "nats", number_of(sum.nats));
         json_object_set_new(o, "tokens", json_integer(sum.tokens));
-        json_object_set_new(o, "words", json_integer(words));
+        json_object_set_new(o, "words", json_integer(llm_count_words(text->p, text->n)));
         json_object_set_new(o, "bytes", json_integer((json_int_t)text->n));
         status = o ? put(arg, o, e) : llm_no_memory(e, "a result");
     }

@@ -6,6 +6,7 @@
 #include "base/cli.h"
 #include "base/rng.h"
 #include "base/suggest.h"
+#include "base/utf8.h"
 
 /* ---- templates ---- */
 
@@ -298,9 +299,8 @@ static void replace(struct llm_buf *b, const char *from, const char *to) /* `to`
  * spaces. */
 static void clean_wikihow(struct llm_buf *b)
 {
-    size_t out = 0, from = 0;
-    while (b->n > 0 && strchr(" \t\r\n", b->p[b->n - 1])) b->n--;
-    while (from < b->n && strchr(" \t\r\n", b->p[from])) from++;
+    size_t out = 0, from = llm_utf8_skip_space(b->p, b->n, 0);
+    if (b->n > from) b->n = llm_utf8_trim_end(b->p, b->n);
     if (b->n > from) memmove(b->p, b->p + from, b->n - from);
     b->n -= from;
     replace(b, " [title]", ". ");

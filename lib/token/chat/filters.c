@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/utf8.h"
 #include "token/chat/filters.h"
 
 static const struct value error = {.type = V_ERROR};
@@ -96,7 +97,7 @@ static struct value filter_replace(struct work *w, struct value v, const struct 
 static double parse_real(const struct text *t, bool *bad)
 {
     char text[128];
-    size_t n = 0, from = llm_jinja_skip_space(t->p, t->n, 0), to = llm_jinja_trim_end(t->p, t->n);
+    size_t n = 0, from = llm_utf8_skip_space(t->p, t->n, 0), to = llm_utf8_trim_end(t->p, t->n);
     *bad = true;
     for (size_t i = from; i < to; i++) {
         if (n + 1 == sizeof text || t->p[i] == 0) return 0;
@@ -114,7 +115,7 @@ static double parse_real(const struct text *t, bool *bad)
 
 static struct value parse_integer(struct work *w, const struct text *t, int64_t base)
 {
-    size_t from = llm_jinja_skip_space(t->p, t->n, 0), to = llm_jinja_trim_end(t->p, t->n), digits = 0;
+    size_t from = llm_utf8_skip_space(t->p, t->n, 0), to = llm_utf8_trim_end(t->p, t->n), digits = 0;
     const struct value bad = {.type = V_ABSENT};
     bool minus = from < to && t->p[from] == '-';
     if (from < to && (t->p[from] == '-' || t->p[from] == '+')) from++;

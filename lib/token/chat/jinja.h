@@ -132,9 +132,6 @@ struct value llm_jinja_format(struct work *w, struct value format, struct value 
 struct value llm_jinja_format_braces(struct work *w, const struct text *format, const struct call *c); /* format.format(...) */
 
 /* ---- text.c: strings */
-/* The end of the text at p that begins at `from` and holds only white space / the start of such an end. */
-size_t llm_jinja_skip_space(const char *p, size_t n, size_t from);
-size_t llm_jinja_trim_end(const char *p, size_t n);
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 struct value llm_jinja_strip(struct work *w, struct text *t, struct value chars, int sides);
 enum text_case { CASE_UPPER, CASE_LOWER, CASE_CAPITAL, CASE_TITLE, CASE_SWAP, CASE_JINJA_TITLE };

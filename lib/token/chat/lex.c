@@ -2,6 +2,7 @@
  * white space before a block that begins a line), and "-" and "+" beside a delimiter. */
 #include <ctype.h>
 #include <string.h>
+#include "base/utf8.h"
 #include "token/chat/jinja.h"
 
 struct lexer {
@@ -36,7 +37,7 @@ static bool is_at(const struct lexer *x, size_t at, const char *what)
 
 static size_t skip_space(const struct lexer *x, size_t at)
 {
-    return llm_jinja_skip_space(x->p, x->n, at);
+    return llm_utf8_skip_space(x->p, x->n, at);
 }
 
 /* "%}" with its sign and the white space it takes along; `at` itself when it does not stand there. */
@@ -69,11 +70,11 @@ static void put_data(struct lexer *x, size_t from, size_t to, bool is_print, boo
     char sign = to + 2 < x->n ? x->p[to + 2] : 0;
     size_t end = to;
     if (sign == '-') {
-        end = from + llm_jinja_trim_end(x->p + from, to - from);
+        end = from + llm_utf8_trim_end(x->p + from, to - from);
     } else if (sign != '+' && !is_print) {
         size_t line = to;
         while (line > from && x->p[line - 1] != '\n') line--;
-        if ((line > from || whole_line) && from + llm_jinja_trim_end(x->p + from, to - from) <= line) end = line;
+        if ((line > from || whole_line) && from + llm_utf8_trim_end(x->p + from, to - from) <= line) end = line;
     }
     if (end > from) put(x, T_DATA, from, end);
 }

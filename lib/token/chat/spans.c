@@ -5,6 +5,7 @@
  * part of it. */
 #include <ctype.h>
 #include <string.h>
+#include "base/utf8.h"
 #include "token/chat/render.h"
 
 static long find(const char *p, size_t n, size_t from, const char *what, size_t n_what)
@@ -28,7 +29,7 @@ static size_t skip_ends(const char *p, size_t n, size_t at, const char *eos)
 {
     size_t n_eos = eos ? strlen(eos) : 0, to = at;
     for (;;) {
-        size_t next = llm_jinja_skip_space(p, n, to);
+        size_t next = llm_utf8_skip_space(p, n, to);
         const char *close = next < n && p[next] == '<' ? memchr(p + next, '>', n - next < 64 ? n - next : 64) : NULL;
         if (n_eos && n - next >= n_eos && memcmp(p + next, eos, n_eos) == 0) next += n_eos;
         else if (close && names_an_end(p + next, (size_t)(close - p) + 1 - next)) next = (size_t)(close - p) + 1;
@@ -86,7 +87,7 @@ static size_t calls_end(struct turn *t, size_t end, struct llm_err *e)
         said = t->n_said ? find(turn, n, (size_t)said, t->said, t->n_said) : said;
         if (said < 0 || (size_t)said + t->n_said >= n) break;
         const char *tail = turn + said + t->n_said;
-        const size_t n_tail = llm_jinja_trim_end(tail, n - (size_t)said - t->n_said);
+        const size_t n_tail = llm_utf8_trim_end(tail, n - (size_t)said - t->n_said);
         if (n_tail <= t->n - end && memcmp(t->full + end, tail, n_tail) == 0) return end + n_tail;
     }
     return end;
@@ -102,7 +103,7 @@ static long locate(struct turn *t, size_t from, size_t *end, struct llm_err *e)
     long at = turn ? find(t->full, t->n, from, turn, n) : -1;
     if (at >= 0 && !(t->anchored && said >= 0 && said < at)) { /* else a later turn that says the same */
         said = t->calls ? -1 : find(turn, n, 0, t->said, t->n_said);
-        *end = (size_t)at + (said < 0 ? llm_jinja_trim_end(turn, n) : (size_t)said + t->n_said);
+        *end = (size_t)at + (said < 0 ? llm_utf8_trim_end(turn, n) : (size_t)said + t->n_said);
         return at;
     }
     if (said >= 0) {
@@ -113,7 +114,7 @@ static long locate(struct turn *t, size_t from, size_t *end, struct llm_err *e)
     /* Reasoning before the answer may be gone. */
     size_t skip = 0;
     while ((said = find(t->said, t->n_said, skip, thought, sizeof thought - 1)) >= 0) skip = (size_t)said + sizeof thought - 1;
-    skip = llm_jinja_skip_space(t->said, t->n_said, skip);
+    skip = llm_utf8_skip_space(t->said, t->n_said, skip);
     at = find(t->full, t->n, from, t->said + skip, t->n_said - skip);
     *end = (size_t)at + t->n_said - skip;
     if (at >= 0 || !t->calls || !t->anchored) return at;
@@ -168,10 +169,10 @@ int llm_chat_render_spans(const struct llm_chat_template *t, const struct llm_ch
         size_t n = 0;
         const char *said = llm_json_long_string(r->options->strings, content, &n);
         struct turn turn = {.full = out->p + offset, .n = out->n - offset, .said = said ? said : ""};
-        size_t skip = llm_jinja_skip_space(turn.said, n, 0);
+        size_t skip = llm_utf8_skip_space(turn.said, n, 0);
         struct llm_chat_span span = {0, 0};
         turn.said += skip;
-        turn.n_said = llm_jinja_trim_end(turn.said, n - skip);
+        turn.n_said = llm_utf8_trim_end(turn.said, n - skip);
         turn.calls = json_array_size(json_object_get(message, "tool_calls")) > 0;
         status = find_turn(t, r, i, &turn, &done, &span, e);
         if (status < 0) llm_in(e, "message %zu: cannot tell what is the assistant's", i + 1);

@@ -25,20 +25,6 @@ static uint32_t char_before(const char *p, size_t n, size_t *length)
     return (unsigned char)p[n - 1];
 }
 
-size_t llm_jinja_skip_space(const char *p, size_t n, size_t from)
-{
-    size_t length;
-    while (from < n && llm_utf8_is_space(char_at(p + from, n - from, &length))) from += length;
-    return from;
-}
-
-size_t llm_jinja_trim_end(const char *p, size_t n)
-{
-    size_t length;
-    while (n > 0 && llm_utf8_is_space(char_before(p, n, &length))) n -= length;
-    return n;
-}
-
 /* A part of `t`: the bytes are shared, and what is safe stays so. */
 static struct value part(struct work *w, const struct text *t, size_t from, size_t to)
 {
@@ -57,8 +43,8 @@ struct value llm_jinja_strip(struct work *w, struct text *t, struct value chars,
     size_t from = 0, to = t->n, length;
     if (llm_jinja_step(w, t->n / 64) < 0) return error;
     if (chars.type == V_ABSENT || chars.type == V_NONE) {
-        if (sides & STRIP_LEFT) from = llm_jinja_skip_space(t->p, to, 0);
-        if (sides & STRIP_RIGHT) to = from + llm_jinja_trim_end(t->p + from, to - from);
+        if (sides & STRIP_LEFT) from = llm_utf8_skip_space(t->p, to, 0);
+        if (sides & STRIP_RIGHT) to = from + llm_utf8_trim_end(t->p + from, to - from);
         return part(w, t, from, to);
     }
     if (chars.type != V_TEXT) return llm_jinja_fail(w, "strip arg must be None or str, not %s", llm_jinja_type(chars));
@@ -182,26 +168,26 @@ struct value llm_jinja_replace(struct work *w, struct text *t, struct text *old,
 
 static int split_space(struct work *w, struct text *t, int64_t count, struct sequence *s)
 {
-    size_t at = llm_jinja_skip_space(t->p, t->n, 0), length;
+    size_t at = llm_utf8_skip_space(t->p, t->n, 0), length;
     while (at < t->n) {
         size_t to = at;
         if (count-- == 0) return llm_jinja_append(w, s, part(w, t, at, t->n));
         while (to < t->n && !llm_utf8_is_space(char_at(t->p + to, t->n - to, &length))) to += length;
         if (llm_jinja_append(w, s, part(w, t, at, to)) < 0) return -1;
-        at = llm_jinja_skip_space(t->p, t->n, to);
+        at = llm_utf8_skip_space(t->p, t->n, to);
     }
     return 0;
 }
 
 static int split_space_right(struct work *w, struct text *t, int64_t count, struct sequence *s)
 {
-    size_t to = llm_jinja_trim_end(t->p, t->n), length;
+    size_t to = llm_utf8_trim_end(t->p, t->n), length;
     while (to > 0) {
         size_t at = to;
         if (count-- == 0) return llm_jinja_append(w, s, part(w, t, 0, to));
         while (at > 0 && !llm_utf8_is_space(char_before(t->p, at, &length))) at -= length;
         if (llm_jinja_append(w, s, part(w, t, at, to)) < 0) return -1;
-        to = llm_jinja_trim_end(t->p, at);
+        to = llm_utf8_trim_end(t->p, at);
     }
     return 0;
 }
