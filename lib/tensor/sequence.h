@@ -32,11 +32,12 @@ bool llm_sequence_wait(struct llm_ctx *c, bool ahead, float *in, int64_t n);
 bool llm_sequence_tell(struct llm_ctx *c, bool ahead, const float *out, int64_t n);
 static inline bool llm_sequence_is_divided(const struct llm_ctx *c) { return c->sequence && c->sequence->ranks > 1; }
 
-/* Waits for the states, of `state` floats, that the rank before tells, and sets `from` of the segments that begin with them; sets `to` of those that
- * later ranks go on with to their places in [rows, state], which is returned, for llm_sequence_tell. Both on `acts`. NULL after a failure. */
+/* Receives the initial states [rows, state] from the rank before this one, in order of ranks, and points `from` of the segments that continue to
+ * them. Returns the buffer of the final states [rows, state], to which `to` of the segments that continue at the next rank points; the caller sends
+ * it with llm_sequence_tell. Both buffers are on `acts`. NULL after a failure. */
 float *llm_sequence_states(struct llm_ctx *c, struct llm_segment *segments, int64_t n_segments, int64_t tokens, int64_t state);
-/* Where a state is the last n inputs, [n, x->cols], oldest first: exchanges these at once, and sets `from` as above. Each rank has at least n tokens
- * of a row. On `acts`. False after a failure. */
+/* The same where the state is the last n inputs [n, x->cols], oldest first, which all ranks send at the same time. Each rank has at least n tokens of
+ * a row. The buffer is on `acts`. False after a failure. */
 bool llm_sequence_inputs(struct llm_ctx *c, struct llm_segment *segments, int64_t n_segments, const struct llm_tensor *x, int64_t n);
 
 /* The backward pass: gradients of states, [rows, state]. */
@@ -45,7 +46,8 @@ struct llm_state_grads {
     const float *arrived;     /* after this rank's tokens; NULL: rows are whole */
     float *told;              /* before them */
 };
-/* Waits for what the rank after tells; `told` becomes zeros. On `acts`. False after a failure. */
+/* Receives the gradients of the final states from the next rank; `told` is zeroed. Both are on `acts`. False after a failure. Without ranks that
+ * divide rows `arrived` is NULL. */
 bool llm_sequence_gradients(struct llm_ctx *c, struct llm_state_grads *g, int64_t tokens, int64_t state);
 bool llm_sequence_tell_gradients(struct llm_ctx *c, const struct llm_state_grads *g);
 /* Where the gradient of the state after the segment is, and that of the state before it goes; NULL: it has none, or nobody wants it. */

@@ -306,8 +306,8 @@ INLINE void add_to_trial(const struct shape *s, enum form form, V x, V w, V abov
     r->ll = v_add(r->ll, v_mul(weighted, level));
 }
 
-/* The weighted squared errors of three candidate scales with the same offset, for a vector of groups. Their pairs of scale and offset begin at `at`,
- * at + stride and at + 2 · stride. */
+/* Computes the weighted squared errors of three candidate scales that share an offset, for a vector of groups. The (scale, offset) pairs are stored
+ * at indices at, at + stride and at + 2·stride. */
 INLINE void try_three(const struct shape *s, const struct llm_fit_values *v, int at, int stride, struct llm_fit_tries *t)
 {
     const float *x = v->x + at % LLM_FIT_LANES, *w = v->w + at % LLM_FIT_LANES;

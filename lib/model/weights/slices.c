@@ -29,7 +29,7 @@ bool llm_param_spec_sliced(const struct llm_param_spec *s)
 
 static bool attends(const struct llm_module_kind *mixer) { return mixer == &llm_module_attention || mixer == &llm_module_mla; }
 
-/* Whether the mixer passes a state from token to token which ranks that divide rows pass on. Hyena's convolutions see the whole row. */
+/* Whether the mixer has a state per row that a rank can send to the next one. Hyena's long convolutions need the whole row. */
 static bool passes_state(const struct llm_module_kind *mixer) { return !attends(mixer) && mixer != &llm_module_hyena; }
 
 /* What of a model is not computed slice by slice, or part by part of the rows; NULL: nothing. */

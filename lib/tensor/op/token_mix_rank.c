@@ -2,8 +2,8 @@
 #include <string.h>
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
-#include "tensor/gradcheck.h"
 #include "tensor/experts.h"
+#include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
