@@ -77,7 +77,7 @@ static int take_options(struct resume *r, const struct session *s, struct llm_er
 
 int resume_key(const struct resume *r, const json_t *object, const char *text, size_t n, char key[17], struct llm_err *e)
 {
-    char *sorted = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
+    char *sorted = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII | JSON_ENCODE_ANY) : NULL;
     if (object && !sorted) return llm_no_memory(e, "a line");
     uint64_t seed = parse_key(r->options);
     snprintf(key, 17, "%016" PRIx64, sorted ? llm_xxh64(sorted, strlen(sorted), seed) : llm_xxh64(text ? text : "", n, seed));

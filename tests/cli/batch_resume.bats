@@ -117,6 +117,17 @@ batch() {
     cmp zeros want.jsonl
 }
 
+@test "--resume: lines that are JSON, but no objects, are answered as without it" {
+    printf '%s\n' '"x"' '{"id": "a", "prompt": "Once"}' 3 null true '[1, 2]' '' 'no json' '{"prompt": "Once"}' > in.jsonl
+    run -65 batch --resume -o want.jsonl in.jsonl
+    run -65 --separate-stderr batch in.jsonl
+    jq -c 'del(.key)' want.jsonl | cmp - <(jq -c . <<< "$output")
+    head -n 3 want.jsonl > got.jsonl
+    head -c 20 <(sed -n 4p want.jsonl) >> got.jsonl
+    run -65 batch --resume -o got.jsonl in.jsonl
+    cmp got.jsonl want.jsonl
+}
+
 @test "--part and --limit: the parts together are the whole, with their random numbers" {
     prompts 40 > in.jsonl
     run -65 batch -o whole.jsonl --resume in.jsonl
