@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "bin/infer/infer.h"
 #include "io/file.h"
 
@@ -21,9 +22,14 @@ struct constraints {
     int64_t asked;
 };
 
-static const struct { const char *name; enum llm_constraint_kind kind; } kinds[] = {
-    {"grammar", LLM_CONSTRAIN_GRAMMAR}, {"regex", LLM_CONSTRAIN_REGEX}, {"choices", LLM_CONSTRAIN_CHOICES},
-    {"json_schema", LLM_CONSTRAIN_SCHEMA}, {"response_format", LLM_CONSTRAIN_SCHEMA}};
+/* Members of a line. Those that begin with guided_ are vLLM's names. */
+enum member_form { PLAIN, TRUTH, RESPONSE };
+static const struct member { const char *name; enum llm_constraint_kind kind; enum member_form form; } kinds[] = {
+    {"grammar", LLM_CONSTRAIN_GRAMMAR, PLAIN}, {"regex", LLM_CONSTRAIN_REGEX, PLAIN}, {"choices", LLM_CONSTRAIN_CHOICES, PLAIN},
+    {"json_schema", LLM_CONSTRAIN_SCHEMA, PLAIN}, {"json-schema", LLM_CONSTRAIN_SCHEMA, PLAIN}, {"json_object", LLM_CONSTRAIN_SCHEMA, TRUTH},
+    {"json-object", LLM_CONSTRAIN_SCHEMA, TRUTH}, {"response_format", LLM_CONSTRAIN_SCHEMA, RESPONSE},
+    {"guided_grammar", LLM_CONSTRAIN_GRAMMAR, PLAIN}, {"guided_regex", LLM_CONSTRAIN_REGEX, PLAIN},
+    {"guided_choice", LLM_CONSTRAIN_CHOICES, PLAIN}, {"guided_json", LLM_CONSTRAIN_SCHEMA, PLAIN}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 static const char any_object[] = "{\"type\":\"object\"}";
 
@@ -123,6 +129,8 @@ static int read_file(const char *path, struct llm_buf *text, struct llm_err *e)
         if (got > 0) text->n += (size_t)got;
     }
     llm_file_close(f);
+    const size_t mark = got < 0 ? 0 : llm_utf8_mark(text->p, text->n);
+    if (mark > 0) memmove(text->p, text->p + mark, text->n -= mark);
     return got < 0 ? -1 : 0;
 }
 
@@ -178,11 +186,16 @@ static int response_schema(const json_t **v, struct llm_err *e)
 }
 
 /* The text of a member: a string, choices as a list of strings, or a schema. 1: it demands nothing. */
-static int member_text(const json_t *v, enum llm_constraint_kind kind, bool response, struct llm_buf *text, struct llm_err *e)
+static int member_text(const json_t *v, const struct member *m, struct llm_buf *text, struct llm_err *e)
 {
+    const enum llm_constraint_kind kind = m->kind;
     const json_t *choice;
     size_t i;
-    if (response) {
+    if (m->form == TRUTH) {
+        if (!json_is_boolean(v)) return llm_fail(e, EX_DATAERR, "expected true or false");
+        return json_is_true(v) ? llm_buf_put(text, any_object, sizeof any_object - 1, e) : 1;
+    }
+    if (m->form == RESPONSE) {
         int any = response_schema(&v, e);
         if (any) return any;
         if (!v) return llm_buf_put(text, any_object, sizeof any_object - 1, e);
@@ -205,6 +218,13 @@ static int member_text(const json_t *v, enum llm_constraint_kind kind, bool resp
     return 0;
 }
 
+bool constraints_know(const char *name)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (strcmp(kinds[i].name, name) == 0) return true;
+    return false;
+}
+
 int constraints_take(struct session *s, json_t *object, struct llm_constraint **c, struct llm_err *e)
 {
     struct llm_buf text = {0};
@@ -220,7 +240,7 @@ int constraints_take(struct session *s, json_t *object, struct llm_constraint **
             status = llm_fail(e, EX_DATAERR, "expected one of \"%s\" and \"%s\"", name, kinds[i].name);
         } else if (!json_is_null(v)) {
             name = kinds[i].name;
-            status = member_text(v, kinds[i].kind, strcmp(name, "response_format") == 0, &text, e);
+            status = member_text(v, &kinds[i], &text, e);
             if (status == 0 && !(*c = find(s, kinds[i].kind, text.p ? text.p : "", text.n, e))) status = -1;
             if (status < 0) (void)llm_in(e, "\"%s\"", name);
             else status = 0;

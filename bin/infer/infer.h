@@ -198,9 +198,11 @@ int steer_take(const struct session *s, const json_t *object, float **strengths,
 
 /* Makes the constraint that the options ask for, if any: s->constraint. 0 or -1. */
 int constraints_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
-/* Takes "grammar", "regex", "choices", "json_schema" or OpenAI's "response_format" of a line of --jsonl, in place of the command line's constraint;
- * null: none. The members leave the object. *c: NULL if the line is not constrained; it lives at least until constraints_drop, which a line with a
- * constraint needs. A line that cannot be used: EX_DATAERR. 0 or -1. */
+/* Whether a member of a line says what its text must be. */
+bool constraints_know(const char *name);
+/* Takes "grammar", "regex", "choices", "json_schema", "json_object" or OpenAI's "response_format" of a line of --jsonl, in place of the command
+ * line's constraint; null: none. The members leave the object. *c: NULL if the line is not constrained; it lives at least until constraints_drop,
+ * which a line with a constraint needs. A line that cannot be used: EX_DATAERR. 0 or -1. */
 int constraints_take(struct session *s, json_t *object, struct llm_constraint **c, struct llm_err *e) LLM_MUST_CHECK;
 /* The constraint of calls of tools (LLM_CONSTRAIN_TOOLS); as of constraints_take. */
 int constraints_find_tools(struct session *s, const char *text, size_t n, struct llm_constraint **c, struct llm_err *e) LLM_MUST_CHECK;

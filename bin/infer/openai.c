@@ -23,8 +23,7 @@ static const char *const renamed[][2] = {{"max_completion_tokens", "max_tokens"}
 
 /* Members that a line of ours has too, beside the options of a number. */
 static const char *const same[] = {"messages", "tools", "tool_choice", "parallel_tool_calls", "stop",
-                                   "logit_bias", "ids", "adapter", "steer", "ignore_eos",
-                                   "response_format", "grammar", "regex", "choices", "json_schema"};
+                                   "logit_bias", "ids", "adapter", "steer", "ignore_eos"};
 
 static bool is_one_of(const char *name, const char *const *names, size_t n)
 {
@@ -68,7 +67,7 @@ static int take_member(struct openai *r, json_t *line, const char *name, json_t 
     if (is_one_of(name, ignored, sizeof ignored / sizeof *ignored) || strcmp(name, "logprobs") == 0 || strcmp(name, "top_logprobs") == 0) return 0;
     if (strcmp(name, "prompt") == 0) return take_prompt(line, v, e);
     const struct llm_opt *o = llm_cli_option(&infer_cli, to);
-    if (!is_one_of(to, same, sizeof same / sizeof *same) && !(o && llm_cli_listed(LINE_OPTIONS, o->name))) {
+    if (!is_one_of(to, same, sizeof same / sizeof *same) && !constraints_know(to) && !(o && llm_cli_listed(LINE_OPTIONS, o->name))) {
         return llm_fail(e, EX_DATAERR, "\"body\": \"%s\" is not understood", name);
     }
     return json_object_set(line, to, v) < 0 ? llm_no_memory(e, "a line") : 0;

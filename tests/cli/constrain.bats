@@ -96,6 +96,45 @@ setup() {
     [[ $stderr == "llm-infer: pattern.json: pattern 'a\\b': character 4: word boundaries are not supported" ]]
 }
 
+@test "a size that is no integer from 0, and what is required but is no list: status 65 and the keyword, not a schema without it" {
+    local k
+    for k in minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains; do
+        echo "{\"properties\": {\"a\": {\"$k\": -1}}}" > size.json
+        refused 65 "size.json: $k: expected an integer of at least 0" llm-infer -m "$M" --json-schema size.json x
+        echo "{\"$k\": 1.5}" > size.json
+        refused 65 "size.json: $k: expected an integer of at least 0" llm-infer -m "$M" --json-schema size.json x
+    done
+    echo '{"type": "string", "pattern": "^a*$", "minLength": 2.0, "maxLength": 2}' > size.json
+    llm-infer -m "$M" --json-schema size.json -n 40 x > got
+    jq -se '.[0] | length == 2' got
+    echo '{"required": "a"}' > required.json
+    refused 65 "required.json: required: expected another type of value" llm-infer -m "$M" --json-schema required.json x
+}
+
+@test "files as Windows writes them: a byte order mark and lines that end in CR LF" {
+    printf '\xef\xbb\xbfred\r\n' > colours
+    assert_equal "$(llm-infer -m "$M" --choices colours x)" red
+    printf '\xef\xbb\xbfroot ::= "a" b\r\nb ::= "b"\r\n' > a.gbnf
+    assert_equal "$(llm-infer -m "$M" --grammar a.gbnf x)" ab
+    printf '\xef\xbb\xbfstart: "a" b\r\nb: "b"\r\n' > a.lark
+    assert_equal "$(llm-infer -m "$M" --grammar a.lark x)" ab
+    printf '\xef\xbb\xbf{"const": null}\r\n' > a.json
+    assert_equal "$(llm-infer -m "$M" --json-schema a.json x)" null
+}
+
+@test "lines: json_object, names with dashes, vLLM's names; they are options, no members to pass on" {
+    printf '{"prompt": "x", %s}\n' '"json_object": true' '"json-object": false, "tokens": 2' '"json-schema": {"const": null}' \
+        '"guided_regex": "ab"' '"guided_choice": ["ab"]' '"guided_json": {"const": true}' '"guided_grammar": "root ::= \"ab\""' \
+        '"json_object": 1' '"guided_regex": "a", "regex": "a"' > in.jsonl
+    run -65 --separate-stderr llm-infer -m "$M" --jsonl --no-timings --regex zz -n 400 --logit-bias "$(jq '.model.vocab["}"]' "$M/tokenizer.json")+40" in.jsonl
+    assert_equal "$(jq -c '.text // .error' <<< "$output" | sed -n '3,$p' | tr '\n' ' ')" \
+        '"null" "ab" "ab" "true" "ab" "\"json_object\": expected true or false" "expected one of \"regex\" and \"guided_regex\"" '
+    [[ ${lines[0]} != *json_object* && $(jq '.text | fromjson | type' <<< "${lines[0]}") == '"object"' ]]
+    [[ ${lines[1]} != *json-object* && $(jq -r .text <<< "${lines[1]}") != zz ]]
+    jq -nc '{custom_id: "a", body: {prompt: "x", guided_choice: ["ab"]}}' | llm-infer -m "$M" --jsonl |
+        jq -e '.response.body.choices[0].text == "ab"'
+}
+
 @test "drafts and rollouts keep to it" {
     llm-infer -m "$M" --jsonl --rollout --regex '[0-9]{3}' <<< '{"prompt": "The cat"}' > got
     [[ $(jq '.ids | length' got) -ge 2 ]]

@@ -90,7 +90,7 @@ static int32_t regex(struct lark *l, const char *pattern, size_t n)
     struct llm_err e = {0};
     int32_t i = llm_grammar_node(g, LLM_NODE_TERM);
     if (i == LLM_NO_NODE) return i;
-    g->nodes[i].term = llm_regex_term(g->t, pattern, n, LLM_REGEX_WHOLE, &e);
+    g->nodes[i].term = llm_regex_term(g->t, pattern, n, LLM_REGEX_TERMINAL, &e);
     if (!e.status) return i;
     llm_fail(g->e, e.status, "line %d: /%.*s/: %s", g->line, (int)(n < 80 ? n : 80), pattern, e.text);
     g->bad = true;

@@ -198,7 +198,7 @@ static uint32_t class_item(struct reader *r, struct llm_chars *c)
 static void read_class(struct reader *r, struct llm_chars *c)
 {
     bool others = take(r, "^");
-    for (bool first = true; more(r) && (r->p[r->at] != ']' || (first && r->use == LLM_REGEX_WHOLE)); first = false) {
+    for (bool first = true; more(r) && (r->p[r->at] != ']' || (first && r->use != LLM_REGEX_JSON_SEARCH)); first = false) {
         uint32_t low = class_item(r, c), high = low;
         if (low == UINT32_MAX || r->bad) continue;
         if (r->n - r->at >= 2 && r->p[r->at] == '-' && r->p[r->at + 1] != ']') {
@@ -358,7 +358,8 @@ static void read_items(struct reader *r, bool outermost, struct items *all)
             add(r, all, read_repeats(r, read_atom(r, begins)));
             continue;
         }
-        if (outermost) add(r, all, read_lookahead(r, positive));
+        if (r->use == LLM_REGEX_TERMINAL) (void)fail(r, "lookahead is not supported");
+        else if (outermost) add(r, all, read_lookahead(r, positive));
         else (void)fail(r, "lookahead within a group is not supported");
         return;
     }
@@ -388,7 +389,7 @@ llm_term llm_regex_term(struct llm_terms *t, const char *pattern, size_t n, enum
     struct llm_err own = {0};
     struct reader r = {.t = t, .p = (const unsigned char *)pattern, .n = n, .use = use, .e = &own, .tail = LLM_TERM_EMPTY_TEXT};
     llm_term before = LLM_TERM_EMPTY_TEXT;
-    r.spelling = use == LLM_REGEX_WHOLE ? LLM_SPELL_UTF8 : LLM_SPELL_JSON;
+    r.spelling = use == LLM_REGEX_JSON_SEARCH ? LLM_SPELL_JSON : LLM_SPELL_UTF8;
     if (use == LLM_REGEX_JSON_SEARCH) {
         static struct llm_char_range every[] = {{0, 0xD7FF}, {0xE000, LAST}};
         llm_term chars = llm_term_repeat(t, llm_term_chars(t, &(struct llm_chars){every, 2, 2}, LLM_SPELL_JSON), 0, LLM_REPEAT_ALWAYS);

@@ -7,6 +7,7 @@
 
 enum llm_regex_use {
     LLM_REGEX_WHOLE,       /* texts in UTF-8 that match from begin to end */
+    LLM_REGEX_TERMINAL,    /* the same within a longer text, into which lookahead would reach: there is none */
     LLM_REGEX_JSON_SEARCH  /* JSON strings, quotes included, in which it matches somewhere; to be intersected with the term of JSON strings */
 };
 /* LLM_TERM_NOTHING with e->status set: it cannot be read; the text says at which character. */

@@ -131,6 +131,7 @@ int llm_kw_required(struct llm_form *f, struct llm_atoms *a, uint32_t part, cons
     struct llm_atoms out = {0};
     int status = 0;
     (void)part;
+    if (!json_is_array(v) && !json_is_boolean(v)) return llm_schema_fail(f->s, "required: expected another type of value");
     if (!json_is_array(v)) { /* draft 3 has a truth value in the member's schema */
         if (negated) llm_atoms_clear(a);
         return 0;

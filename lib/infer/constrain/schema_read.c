@@ -1,4 +1,5 @@
 /* What a schema consists of: resources, anchors, references; and what is not supported. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,8 +156,8 @@ const json_t *llm_schema_resolve(struct llm_schema *s, uint32_t resource, const 
 
 /* ---- the scan ---- */
 
-/* How a keyword holds schemas. */
-enum holds { NO_SCHEMA, ONE, LIST, MAP, ONE_OR_LIST, DEPENDENCIES };
+/* How a keyword holds schemas; a size holds none, and is no negative number and no fraction. */
+enum holds { NO_SCHEMA, SIZE, ONE, LIST, MAP, ONE_OR_LIST, DEPENDENCIES };
 static const struct keyword { const char *name; enum holds holds; json_type types[2]; } keywords[] = {
     {"$defs", MAP, {JSON_OBJECT}}, {"definitions", MAP, {JSON_OBJECT}}, {"properties", MAP, {JSON_OBJECT}}, {"patternProperties", MAP, {JSON_OBJECT}},
     {"dependentSchemas", MAP, {JSON_OBJECT}}, {"dependencies", DEPENDENCIES, {JSON_OBJECT}}, {"additionalProperties", ONE, {0}},
@@ -164,11 +165,11 @@ static const struct keyword { const char *name; enum holds holds; json_type type
     {"contains", ONE, {0}}, {"allOf", LIST, {JSON_ARRAY}}, {"anyOf", LIST, {JSON_ARRAY}}, {"oneOf", LIST, {JSON_ARRAY}}, {"not", ONE, {0}},
     {"if", ONE, {0}}, {"then", ONE, {0}}, {"else", ONE, {0}}, {"enum", NO_SCHEMA, {JSON_ARRAY}}, {"pattern", NO_SCHEMA, {JSON_STRING}},
     {"minimum", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}}, {"maximum", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}},
-    {"multipleOf", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}}, {"minLength", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}},
-    {"maxLength", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}}, {"minItems", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}},
-    {"maxItems", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}}, {"minProperties", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}},
-    {"maxProperties", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}}, {"minContains", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}},
-    {"maxContains", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}}, {"dependentRequired", NO_SCHEMA, {JSON_OBJECT}},
+    {"multipleOf", NO_SCHEMA, {JSON_INTEGER, JSON_REAL}}, {"minLength", SIZE, {JSON_INTEGER, JSON_REAL}},
+    {"maxLength", SIZE, {JSON_INTEGER, JSON_REAL}}, {"minItems", SIZE, {JSON_INTEGER, JSON_REAL}},
+    {"maxItems", SIZE, {JSON_INTEGER, JSON_REAL}}, {"minProperties", SIZE, {JSON_INTEGER, JSON_REAL}},
+    {"maxProperties", SIZE, {JSON_INTEGER, JSON_REAL}}, {"minContains", SIZE, {JSON_INTEGER, JSON_REAL}},
+    {"maxContains", SIZE, {JSON_INTEGER, JSON_REAL}}, {"dependentRequired", NO_SCHEMA, {JSON_OBJECT}},
     {"type", NO_SCHEMA, {JSON_STRING, JSON_ARRAY}}, {"$ref", NO_SCHEMA, {JSON_STRING}}};
 
 static int scan(struct llm_schema *s, const json_t *v, uint32_t resource, int depth);
@@ -250,9 +251,12 @@ static int scan(struct llm_schema *s, const json_t *v, uint32_t resource, int de
         const struct keyword *k = &keywords[i];
         const json_t *x = json_object_get(v, k->name);
         int status = 0;
-        if (!x || (s->old_refs && json_object_get(v, "$ref") && k->holds == NO_SCHEMA)) continue;
+        if (!x || (s->old_refs && json_object_get(v, "$ref") && k->holds <= SIZE)) continue;
         bool typed = k->holds != ONE && k->holds != ONE_OR_LIST;
         if (typed && !is_type(x, k->types)) return llm_schema_fail(s, "%s: expected another type of value", k->name);
+        if (k->holds == SIZE && !(json_number_value(x) >= 0 && json_number_value(x) == floor(json_number_value(x)))) {
+            return llm_schema_fail(s, "%s: expected an integer of at least 0", k->name);
+        }
         if (k->holds == ONE || (k->holds == ONE_OR_LIST && !json_is_array(x))) status = scan(s, x, resource, depth + 1);
         else if (k->holds == LIST || k->holds == ONE_OR_LIST) status = scan_list(s, x, resource, depth + 1);
         else if (k->holds == MAP || k->holds == DEPENDENCIES) status = scan_map(s, x, resource, depth + 1, k->holds == DEPENDENCIES);

@@ -134,6 +134,8 @@ static void test_refusals(void **state)
         {LLM_CONSTRAIN_GRAMMAR, "start: A\nA: b\nb: \"y\"", "line 2: a terminal consists of"},
         {LLM_CONSTRAIN_GRAMMAR, "start: /a/i", "line 1: flag i of a regular expression is not supported"},
         {LLM_CONSTRAIN_GRAMMAR, "start: /a(?<=b)/", "line 1: /a(?<=b)/: "},
+        {LLM_CONSTRAIN_GRAMMAR, "start: /a(?=b)/ \"b\"", "line 1: /a(?=b)/: character 5: lookahead is not supported"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: /(?!a)../", "lookahead is not supported"},
         {LLM_CONSTRAIN_GRAMMAR, "start: /a", "line 1: expected / at the end"},
         {LLM_CONSTRAIN_GRAMMAR, "start: \"a\"\n%declare X", "line 2: %declare is not supported"},
         {LLM_CONSTRAIN_GRAMMAR, "%import python.NAME\nstart: NAME", "line 1: %import python.NAME is not supported"},
