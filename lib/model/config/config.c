@@ -217,22 +217,25 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     return check(c, e);
 }
 
-/* Removes from `o` the keys that transformers' class of the family ignores, because here they would mean something. `say`: warns of each. */
-static void remove_ignored(json_t *o, const struct llm_arch *arch, bool say)
+/* Makes the file `o` one of ours: removes the keys that transformers' class of the family ignores, because here they would mean something (`say`:
+ * warns of each), and changes those that its class changes if transformers wrote them. 0 or -1. */
+static int make_ours(json_t *o, const struct llm_arch *arch, bool say, struct llm_err *e)
 {
+    if (llm_config_is_foreign(o) && arch->of_transformers && arch->of_transformers(o) < 0) return llm_no_memory(e, "configuration");
     for (const char *const *p = arch->ignored; p && *p; p++) {
         const json_t *value = json_object_get(o, *p);
         if (say && value && !json_is_null(value)) llm_warn("configuration: %s: ignored, as transformers' %s ignores it", *p, arch->model_type);
         json_object_del(o, *p);
     }
     json_object_del(o, "transformers_version");
+    return 0;
 }
 
-void llm_config_of_file(json_t *o)
+int llm_config_of_file(json_t *o, struct llm_err *e)
 {
     const char *type = json_string_value(json_object_get(o, "model_type"));
     const struct llm_arch *arch = type ? llm_arch_find(type) : NULL;
-    if (arch) remove_ignored(o, arch, !llm_config_is_foreign(o));
+    return arch ? make_ours(o, arch, !llm_config_is_foreign(o), e) : 0;
 }
 
 static int read_rows(struct llm_config *c, const json_t *o, const struct llm_arch *arch, struct llm_err *e)
@@ -297,7 +300,7 @@ static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
     json_t *ours = flatten(o, arch, e);
     if (!ours) return -1;
     int r = llm_config_check_keys(arch, ours, e);
-    if (llm_config_is_foreign(ours)) remove_ignored(ours, arch, false);
+    if (r == 0 && llm_config_is_foreign(ours)) r = make_ours(ours, arch, false, e);
     if (r == 0) r = read_rows(c, ours, arch, e);
     json_decref(ours);
     return r;
@@ -430,8 +433,8 @@ static int load(struct llm_config *c, json_t *o, const char *what, bool ours, co
     for (size_t i = 0; !ours && json_is_object(o) && i < sizeof tokens / sizeof *tokens; i++) {
         if (!json_object_get(o, tokens[i])) json_object_set_new(o, tokens[i], json_null());
     }
-    if (!ours) llm_config_of_file(o); /* before `sets`: what the user sets counts, even if transformers ignores it */
-    int r = from_json(c, o, e); /* first, because setting keys needs a known family */
+    int r = ours ? 0 : llm_config_of_file(o, e); /* before `sets`: what the user sets counts, even if transformers ignores it */
+    if (r == 0) r = from_json(c, o, e); /* first, because setting keys needs a known family */
     if (r < 0) llm_in(e, "%s", what);
     for (size_t i = 0; r == 0 && i < n_sets; i++) r = set(o, sets[i], e);
     if (r == 0 && n_sets > 0 && (r = from_json(c, o, e)) < 0) {

@@ -215,8 +215,8 @@ struct llm_config {
  * (positive, bounded, heads divide, …), so that later code may multiply sizes. 0 or -1. */
 int llm_config_from_json(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Makes what a config.json says, which transformers or a person wrote, one of ours: keys that transformers' class of the family ignores are removed
- * from the object. Unless transformers wrote it, each of them is named on standard error. */
-void llm_config_of_file(json_t *o);
+ * from the object. Unless transformers wrote it, each of them is named on standard error. 0 or -1. */
+int llm_config_of_file(json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Says what happens to keys that are neither known nor harmless. true: they are named on standard error and ignored. false, the default: a
  * configuration that has them is refused. */
 void llm_config_force(bool on);

@@ -20,22 +20,52 @@ static void put_layer(llm_layer_set s, int64_t layer)
     s[layer / 64] |= (uint64_t)1 << layer % 64;
 }
 
-/* Reads RoPE's base and scaling. They are keys of `o`, or of its object "rope_scaling", or, since transformers 5, of "rope_parameters", which may
- * have an object for each kind of layer. */
+/* The object that says how RoPE is scaled, as transformers finds it; an empty one if none says anything. New reference; NULL: out of memory.
+ * "rope_scaling" that says anything goes before all of "rope_parameters", base included. Only where local layers have a base of their own has
+ * "rope_parameters" an object for each kind of layer; there flat ones say nothing, and "rope_scaling" changes members of that of global layers. */
+static json_t *find_rope(const struct llm_config *c, const json_t *o)
+{
+    json_t *now = json_object_get(o, "rope_parameters"), *old = json_object_get(o, "rope_scaling");
+    json_t *global = json_object_get(now, "full_attention"), *out;
+    if (c->rope_local_theta == 0) return json_object_size(old) > 0 ? json_copy(old) : json_is_object(now) ? json_copy(now) : json_object();
+    out = json_is_object(global) ? json_copy(global) : json_is_object(now) || json_is_object(old) ? json_pack("{s:s}", "rope_type", "default")
+          : json_object();
+    if (!out || (json_is_object(old) && json_object_update(out, old) < 0)) {
+        json_decref(out);
+        return NULL;
+    }
+    return out;
+}
+
+/* Reads what local layers have of their own: another base. */
+static int read_local_rope(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    const json_t *local = json_object_get(json_object_get(o, "rope_parameters"), "sliding_attention");
+    struct llm_rope_scaling unused;
+    if (c->rope_local_theta == 0 || !local || json_is_null(local)) return 0;
+    if (llm_rope_scaling_from_json(&unused, &c->rope_local_theta, local, "rope_parameters.sliding_attention", e) < 0) return -1;
+    if (unused.kind == LLM_ROPE_PLAIN) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "rope_parameters.sliding_attention: scaling of local layers is not supported");
+}
+
+/* Reads RoPE's base and scaling, which are in the object that find_rope finds, or else keys of `o`. */
 static int read_rope(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
-    const json_t *r = json_object_get(o, "rope_parameters"), *old = json_object_get(o, "rope_scaling");
-    const json_t *local = json_object_get(r, "sliding_attention"), *global = json_object_get(r, "full_attention");
-    struct llm_rope_scaling unused;
-    if (r && !json_is_null(r)) {
-        if (llm_rope_scaling_from_json(&c->rope_scaling, &c->rope_theta, global ? global : r, "rope_parameters", e) < 0) return -1;
-        if (local && llm_rope_scaling_from_json(&unused, &c->rope_local_theta, local, "rope_parameters", e) < 0) return -1;
-        if (local && unused.kind != LLM_ROPE_PLAIN) return llm_fail(e, EX_UNAVAILABLE, "rope_parameters: scaling of local layers is not supported");
-        if (!llm_config_ignores(llm_arch_find(c->model_type), "rope_parameters.partial_rotary_factor")
-            && llm_json_real(global ? global : r, "partial_rotary_factor", &c->partial_rotary_factor, e) < 0) return -1;
+    const char *const names[] = {"rope_scaling", "rope_parameters"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *v = json_object_get(o, names[i]);
+        if (v && !json_is_null(v) && !json_is_object(v)) return llm_fail(e, EX_DATAERR, "%s: expected an object", names[i]);
     }
-    if (old && !json_is_null(old) && llm_rope_scaling_from_json(&c->rope_scaling, &c->rope_theta, old, "rope_scaling", e) < 0) return -1;
-    if (c->rope_scaling.kind != LLM_ROPE_PLAIN /* what stands outside goes first, as in transformers */
+    json_t *r = find_rope(c, o);
+    if (!r) return llm_no_memory(e, "configuration");
+    const char *name = names[json_object_size(json_object_get(o, names[0])) == 0];
+    int status = json_object_size(r) > 0 ? llm_rope_scaling_from_json(&c->rope_scaling, &c->rope_theta, r, name, e) : 0;
+    if (status == 0 && !llm_config_ignores(llm_arch_find(c->model_type), "rope_parameters.partial_rotary_factor")) {
+        status = llm_json_real(r, "partial_rotary_factor", &c->partial_rotary_factor, e);
+    }
+    json_decref(r);
+    if (status < 0 || read_local_rope(c, o, e) < 0) return -1;
+    if (c->rope_scaling.kind != LLM_ROPE_PLAIN && c->rope_local_theta == 0 /* what stands outside goes first, as in transformers */
         && llm_json_int(o, "original_max_position_embeddings", 1, 1 << 24, &c->rope_scaling.original_context, e) < 0) return -1;
     if (!(c->rope_theta >= 1 && c->rope_theta <= 1e12)) {
         return llm_fail(e, EX_DATAERR, "rope_theta: expected 1 to 1e12, found %g", c->rope_theta);

@@ -67,11 +67,11 @@ struct llm_model *llm_open_in_folder(const char *folder, size_t n, struct llm_mo
     char path[4096];
     struct stat st;
     json_t *config = llm_path_join(path, folder, n, "config.json", e) == 0 ? llm_json_load(path, 1 << 20, e) : NULL;
-    if (!config) {
+    if (!config || llm_config_of_file(config, e) < 0) {
+        json_decref(config);
         llm_model_files_close(files);
         return NULL;
     }
-    llm_config_of_file(config);
     struct llm_model *m = llm_open_with_json(files, name, config, e);
     json_decref(config);
     if (m) take_chat_template(m, folder, n);

@@ -1,4 +1,5 @@
 /* Phi-3 (Abdin et al. 2024): Llama with queries, keys and values in one matrix, and gate and up projections in one. */
+#include <string.h>
 #include "model/spec/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
@@ -22,12 +23,33 @@ static const char *const ignored[] = {"query_pre_attn_scalar", "logit_scale", "e
     "sliding_window_pattern",
     "layer_types", NULL};
 
+/* transformers' class has a context of its own for longrope, which goes before that in the object, and takes "yarn" for an old name of longrope. */
+static int of_transformers(json_t *o)
+{
+    static const char *const objects[] = {"rope_scaling", "rope_parameters"};
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
+        const json_t *found = json_object_get(o, objects[i]);
+        const char *type = json_string_value(json_object_get(found, "rope_type"));
+        if (!type) type = json_string_value(json_object_get(found, "type"));
+        if (!type || strcmp(type, "yarn") != 0) continue;
+        json_t *r = json_copy((json_t *)(uintptr_t)found);
+        if (!r || json_object_set_new(r, "rope_type", json_string("longrope")) < 0 || json_object_set(o, objects[i], r) < 0) {
+            json_decref(r);
+            return -1;
+        }
+        json_decref(r);
+    }
+    const bool outside = json_is_integer(json_object_get(o, "original_max_position_embeddings"));
+    return outside ? 0 : json_object_set_new(o, "original_max_position_embeddings", json_integer(4096));
+}
+
 const struct llm_arch llm_arch_phi3 = {
     .model_type = "phi3",
     .gguf = "phi3",
     .architecture = "Phi3ForCausalLM",
     .keys = keys,
     .ignored = ignored,
+    .of_transformers = of_transformers,
     .defaults = defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,
