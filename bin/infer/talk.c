@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/log.h"
+#include "base/utf8.h"
 
 static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
 {
@@ -34,6 +35,24 @@ static int set_dimmed(struct talk *t, bool dimmed, struct llm_err *e)
     if (!t->dims || t->dimmed == dimmed) return 0;
     t->dimmed = dimmed;
     return llm_output_write(t->s->out, dimmed ? "\033[2m" : "\033[0m", 4, e);
+}
+
+/* Whether the prompt ends in <think>, as some templates have it: the answer begins with a thought. 1, 0 or -1. */
+static int begins_with_thought(const struct talk *t, struct llm_err *e)
+{
+    enum { LAST = 16 }; /* tokens: as many as <think> and white space after it may be written with */
+    const struct llm_tokenizer *tokens = t->s->model->tokenizer;
+    struct llm_buf end = {0};
+    int status = 0;
+    for (size_t i = t->n_ids > LAST ? t->n_ids - LAST : 0; i < t->n_ids && status == 0; i++) {
+        size_t n = 0;
+        const char *piece = t->ids[i] < llm_tokenizer_vocab_size(tokens) ? llm_tokenizer_piece(tokens, t->ids[i], &n) : NULL;
+        if (piece) status = llm_buf_put(&end, piece, n, e);
+    }
+    if (status == 0 && end.n > 0) end.n = llm_utf8_trim_end(end.p, end.n);
+    if (status == 0) status = ends_in(&end, "<think>");
+    llm_buf_release(&end);
+    return status;
 }
 
 /* Writes bytes of the answer; those between <think> and </think> are dimmed. */
@@ -214,6 +233,10 @@ int talk_answer(struct talk *t, struct llm_err *e)
     if (status == 0) status = prompt_check(t->s, t->n_ids, e);
     if (status == 0) {
         keep_common(t);
+        int thought = t->dims ? begins_with_thought(t, e) : 0;
+        if (thought < 0 || (thought > 0 && set_dimmed(t, true, e) < 0)) status = -1;
+    }
+    if (status == 0) {
         status = llm_generate(&g, e);
     }
     free(t->ids);

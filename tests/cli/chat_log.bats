@@ -46,6 +46,13 @@ setup() {
     TERM=dumb script -qec "$c" /dev/null < /dev/null | tr -d '\r' | cmp - plain
     TERM=xterm script -qec "$c > file" /dev/null < /dev/null
     cmp file plain
+    # a template may begin the thought
+    printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}<think>{{ "\n" }}' > t.jinja
+    local begun="llm-infer -m $M -q --chat --chat-template t.jinja -n 40 --regex 'ab</think>c' x"
+    TERM=xterm script -qec "$begun" /dev/null < /dev/null > shown
+    assert_equal "$(tr -d '\r' < shown)" $'\e[2mab</think>\e[0mc'
+    NO_COLOR=1 TERM=xterm script -qec "$begun" /dev/null < /dev/null > shown
+    assert_equal "$(tr -d '\r' < shown)" 'ab</think>c'
     # a thought that is cut leaves the terminal as it was
     TERM=xterm script -qec "${c/-n 40/-n 4}" /dev/null < /dev/null | tr -d '\r\n' > shown
     [[ $(cat shown) != *$'\e[2m'* || $(cat shown) == *$'\e[0m' ]]
