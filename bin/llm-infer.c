@@ -233,22 +233,28 @@ static int load_cache(struct session *s, struct llm_err *e)
     return status;
 }
 
-/* Marks the tokens that end a repetition of DRY: those with one of the texts in them. */
+int breakers_mark(const struct session *s, const char *const *texts, size_t n_texts, uint8_t **marks, struct llm_err *e)
+{
+    const struct llm_tokenizer *t = s->model->tokenizer;
+    int64_t vocab = s->model->config.vocab_size, n_ids = t ? llm_tokenizer_vocab_size(t) : 0;
+    *marks = NULL;
+    if (n_texts == 0 || (n_texts == 1 && strcmp(texts[0], "none") == 0)) return 0;
+    *marks = llm_calloc((size_t)vocab, 1, "sequence breakers", e);
+    if (!*marks) return -1;
+    for (int32_t id = 0; id < vocab && id < n_ids; id++) {
+        size_t n = 0;
+        const char *piece = llm_tokenizer_piece(t, id, &n);
+        for (size_t i = 0; piece && i < n_texts; i++) (*marks)[id] |= memmem(piece, n, texts[i], strlen(texts[i])) != NULL;
+    }
+    return 0;
+}
+
 static int find_breakers(struct session *s, struct llm_err *e)
 {
     static const char *standard[] = {"\n", ":", "\"", "*"};
     const struct llm_strs usual = {standard, sizeof standard / sizeof *standard}, *texts = s->a->dry_breakers.n > 0 ? &s->a->dry_breakers : &usual;
-    const struct llm_tokenizer *t = s->model->tokenizer;
-    int64_t vocab = s->model->config.vocab_size, n_ids = t ? llm_tokenizer_vocab_size(t) : 0;
-    bool none = texts->n == 1 && strcmp(texts->v[0], "none") == 0;
-    if (none || (!s->a->jsonl && !s->a->chat && s->a->sampling.dry_multiplier == 0)) return 0;
-    s->dry_breakers = llm_calloc((size_t)vocab, 1, "sequence breakers", e);
-    if (!s->dry_breakers) return -1;
-    for (int32_t id = 0; id < vocab && id < n_ids; id++) {
-        size_t n = 0;
-        const char *piece = llm_tokenizer_piece(t, id, &n);
-        for (size_t i = 0; piece && i < texts->n; i++) s->dry_breakers[id] |= memmem(piece, n, texts->v[i], strlen(texts->v[i])) != NULL;
-    }
+    if (!s->a->jsonl && !s->a->chat && s->a->sampling.dry_multiplier == 0) return 0;
+    if (breakers_mark(s, texts->v, texts->n, &s->dry_breakers, e) < 0) return -1;
     s->sampling.dry_breakers = s->dry_breakers;
     return 0;
 }

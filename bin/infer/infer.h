@@ -196,6 +196,10 @@ int adapters_take(const struct session *s, const json_t *object, float **factors
  * 0 or -1. */
 int steer_take(const struct session *s, const json_t *object, float **strengths, struct llm_err *e) LLM_MUST_CHECK;
 
+/* Marks the tokens that end a repetition of DRY: those with one of the texts in them. *marks: [vocab_size], malloced; NULL: none do, as there is no
+ * text, or the text "none". 0 or -1. */
+int breakers_mark(const struct session *s, const char *const *texts, size_t n_texts, uint8_t **marks, struct llm_err *e) LLM_MUST_CHECK;
+
 /* Makes the constraint that the options ask for, if any: s->constraint. 0 or -1. */
 int constraints_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether a member of a line says what its text must be. */

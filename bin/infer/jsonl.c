@@ -30,6 +30,7 @@ struct line {
     struct sight pictures;   /* of its text */
     float *strengths;        /* of --steer's directions; NULL: as it says */
     json_t *stop_list;       /* keeps the stops alive */
+    uint8_t *dry_breakers;   /* of its "dry_sequence_breaker" */
     struct llm_constraint *constraint; /* of the line, or the command line's; NULL: none */
     int64_t group;           /* prompts before it in the input */
     int64_t generated;       /* tokens of its samples so far */
@@ -63,6 +64,7 @@ static void line_destroy(struct line *l)
     sight_release(&l->pictures);
     free(l->ids);
     free(l->stops);
+    free(l->dry_breakers);
     free(l->biases);
     free(l->negative);
     free(l->adapters);
@@ -178,28 +180,58 @@ static int take_id(const struct run *r, struct line *l, struct llm_prompt *p, st
     return status;
 }
 
-static int take_stops(struct line *l, struct llm_prompt *p, struct llm_err *e)
+/* Takes a member that is a string or a list of strings. *list: it as a list, which keeps the texts alive; *texts: malloced. 1; 0: there is none; -1. */
+static int take_texts(struct line *l, const char *name, json_t **list, const char ***texts, struct llm_err *e)
 {
-    json_t *stop = json_object_get(l->object, "stop");
-    if (!stop || json_is_null(stop)) {
-        json_object_del(l->object, "stop");
+    json_t *given = json_object_get(l->object, name);
+    if (!given || json_is_null(given)) {
+        json_object_del(l->object, name);
         return 0;
     }
-    l->stop_list = json_is_string(stop) ? json_pack("[O]", stop) : json_incref(stop);
-    size_t n = json_array_size(l->stop_list);
-    if (!json_is_array(l->stop_list)) return llm_fail(e, EX_DATAERR, "\"stop\": expected a string or a list of strings");
-    l->stops = llm_calloc(n + 1, sizeof *l->stops, "stop strings", e);
-    if (!l->stops) return -1;
+    *list = json_is_string(given) ? json_pack("[O]", given) : json_incref(given);
+    if (!json_is_array(*list)) return llm_fail(e, EX_DATAERR, "\"%s\": expected a string or a list of strings", name);
+    size_t n = json_array_size(*list);
+    *texts = llm_calloc(n + 1, sizeof **texts, "texts of a line", e);
+    if (!*texts) return -1;
     for (size_t i = 0; i < n; i++) {
-        json_t *s = json_array_get(l->stop_list, i);
+        json_t *s = json_array_get(*list, i);
         if (!json_is_string(s) || json_string_length(s) == 0 || strlen(json_string_value(s)) != json_string_length(s)) {
-            return llm_fail(e, EX_DATAERR, "\"stop\": expected strings that are not empty, without NUL");
+            return llm_fail(e, EX_DATAERR, "\"%s\": expected strings that are not empty, without NUL", name);
         }
-        l->stops[i] = json_string_value(s);
+        (*texts)[i] = json_string_value(s);
     }
+    json_object_del(l->object, name);
+    return 1;
+}
+
+static int take_stops(struct line *l, struct llm_prompt *p, struct llm_err *e)
+{
+    int got = take_texts(l, "stop", &l->stop_list, &l->stops, e);
+    if (got <= 0) return got;
     p->stops = l->stops;
-    p->n_stops = n;
-    json_object_del(l->object, "stop");
+    p->n_stops = json_array_size(l->stop_list);
+    return 0;
+}
+
+/* What ends a repetition of DRY, in place of the command line's. */
+static int take_breakers(const struct run *r, struct line *l, struct llm_prompt *p, struct llm_err *e)
+{
+    static const char *const names[] = {"dry_sequence_breaker", "dry_sequence_breakers", "dry-sequence-breaker"};
+    const char *before = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_t *list = NULL;
+        const char **texts = NULL;
+        int got = take_texts(l, names[i], &list, &texts, e);
+        if (got > 0 && before) got = llm_fail(e, EX_DATAERR, "expected one of \"%s\" and \"%s\"", before, names[i]);
+        if (got > 0) {
+            before = names[i];
+            got = breakers_mark(r->s, texts, json_array_size(list), &l->dry_breakers, e);
+            p->sampling.dry_breakers = l->dry_breakers;
+        }
+        free(texts);
+        json_decref(list);
+        if (got < 0) return -1;
+    }
     return 0;
 }
 
@@ -294,7 +326,7 @@ static int take_line(struct run *r, const char *text, struct line *l, struct llm
     p->ids = l->ids;
     p->n = (int64_t)n_ids;
     if (take_options(a, l->object, p, e) < 0 || take_biases(l, p, e) < 0 || take_negative(r, l, p, e) < 0
-        || take_stops(l, p, e) < 0 || prompt_check(r->s, n_ids, e) < 0) return -1;
+        || take_stops(l, p, e) < 0 || take_breakers(r, l, p, e) < 0 || prompt_check(r->s, n_ids, e) < 0) return -1;
     if (llm_sampling_check(&p->sampling, r->s->model->config.vocab_size, e) < 0) {
         e->status = EX_DATAERR;
         return -1;

@@ -101,6 +101,20 @@ request() {
     llm-infer -m "$M" -q --jsonl --no-timings -n 30 --mirostat 2 --mirostat-ent 1 <<< '{"prompt": "Once"}' > options
     llm-infer -m "$M" -q --jsonl --no-timings -n 30 <<< '{"prompt": "Once", "mirostat": 2, "mirostat_ent": 1}' | cmp - options
     run -1 cmp -s plain options
+    # what ends a repetition of DRY: a text, several, none
+    local dry='"dry_multiplier": 2, "dry_allowed_length": 1' from
+    for from in '"e"' '["e", "t"]' '[]' '"none"'; do
+        mapfile -t texts < <(jq -r 'if type == "string" then . elif . == [] then "none" else .[] end' <<< "$from")
+        llm-infer -m "$M" -q --jsonl --no-timings -n 60 --temp 0 "${texts[@]/#/--dry-sequence-breaker=}" <<< '{"prompt": "Once", '"$dry"'}' > options
+        llm-infer -m "$M" -q --jsonl --no-timings -n 60 --temp 0 <<< '{"prompt": "Once", "dry_sequence_breaker": '"$from, $dry}" | cmp - options
+        llm-infer -m "$M" -q --jsonl --no-timings -n 60 --temp 0 --dry-sequence-breaker x <<< '{"prompt": "Once", "dry_sequence_breakers": '"$from, $dry}" |
+            cmp - options
+        sort -u options >> all
+    done
+    [[ $(sort -u all | wc -l) -ge 2 ]]
+    run -65 --separate-stderr llm-infer -m "$M" -q --jsonl <<< '{"prompt": "Once", "dry_sequence_breaker": ["a", ""]}'
+    assert_equal "$output" '{"id":1,"error":"\"dry_sequence_breaker\": expected strings that are not empty, without NUL"}'
+    request a '{"prompt": "Once", "max_tokens": 2, "dry_sequence_breakers": ["a"]}' | llm-infer -m "$M" -q --jsonl | jq -e '.error == null'
     # what was drawn from is said in rollouts
     llm-infer -m "$M" -q --jsonl --rollout -n 3 --xtc-probability 0.5 <<< '{"prompt": "Once"}' | jq -e '.sampling.xtc_probability == 0.5'
     refused 2 "--dry-base: expected a number from 1 to" llm-infer -m "$M" --dry-base 0.5 x

@@ -52,7 +52,7 @@ static void edit(const struct llm_sampling *p, const struct llm_history *h, int3
     for (int64_t i = 1; i < count; i++) {
         int64_t length = z[i] < limit ? z[i] : limit;
         int32_t next = ids[count - i];
-        if (length < p->dry_allowed_length || length == 0 || is_breaker(p, next, n)) continue;
+        if (length < p->dry_allowed_length || is_breaker(p, next, n)) continue;
         matches[found++] = (struct match){next, (int32_t)length};
     }
     qsort(matches, (size_t)found, sizeof *matches, compare);

@@ -49,10 +49,10 @@ static bool is_left(const struct llm_sampler *s, int32_t id)
     return false;
 }
 
-/* The longest repetition that `id` would continue, by trying every place. */
+/* The longest repetition that `id` would continue, by trying every place; -1: it stands nowhere behind a token. */
 static int64_t repetition(const int32_t *h, int64_t n, const uint8_t *breakers, int32_t id)
 {
-    int64_t best = 0;
+    int64_t best = -1;
     for (int64_t at = 1; at < n; at++) { /* id stood at `at` */
         int64_t k = 0;
         if (h[at] != id) continue;
@@ -90,7 +90,7 @@ static void test_dry(void **unused)
         assert_int_equal(llm_sampler_filter(&s, &p, &history, edited, VOCAB, &e), 0);
         for (int32_t id = 0; id < VOCAB; id++) {
             int64_t length = repetition(h + from, n - from, breakers, id);
-            bool loses = length >= p.dry_allowed_length && length > 0 && !breakers[id] && n - from > p.dry_allowed_length;
+            bool loses = length >= p.dry_allowed_length && !breakers[id] && n - from > p.dry_allowed_length;
             double want = logits[id] - (loses ? p.dry_multiplier * pow(p.dry_base, (double)(length - p.dry_allowed_length)) : 0);
             assert_true(fabs(edited[id] - want) <= 1e-5 * fmax(1, fabs(want)));
             changed += loses;
