@@ -197,24 +197,36 @@ static int set_tokens(struct talk *t, const char *value, struct llm_err *e)
     return COMMAND_DONE;
 }
 
+/* The name of the option that n bytes name, by one of its other names perhaps, with '_' for '-'; as it is if there is none. */
+static const char *canonical(const char *given, size_t n, char room[64])
+{
+    snprintf(room, 64, "%.*s", (int)(n < 64 ? n : 63), given);
+    const struct llm_opt *o = llm_cli_option(&infer_cli, room);
+    return o ? o->name : room;
+}
+
 static int set(struct talk *t, const char *argument, struct llm_err *e)
 {
+    char room[64];
     const char *equals = strchr(argument, '=');
     if (!*argument) {
         show_settings(t);
         return COMMAND_DONE;
     }
     if (!equals) return llm_fail(e, LLM_EX_USAGE, "/set: expected NAME=VALUE, found '%s'", argument);
-    if (strncmp(argument, "tokens=", 7) == 0) return set_tokens(t, equals + 1, e);
+    const char *name = canonical(argument, (size_t)(equals - argument), room);
+    if (strcmp(name, "tokens") == 0) return set_tokens(t, equals + 1, e);
     for (int i = 0; i < N_SETTINGS; i++) {
         const struct setting *one = &settings[i];
         struct llm_sampling changed = t->s->sampling;
         double real;
         int64_t whole;
-        size_t n = (size_t)(equals - argument);
-        if (strncmp(one->name, argument, n) != 0 || one->name[n]) continue;
+        if (strcmp(one->name, name) != 0) continue;
         if (one->is_real ? llm_parse_real(equals + 1, &real) < 0 : llm_parse_int(equals + 1, &whole) < 0) {
             return llm_fail(e, LLM_EX_USAGE, "/set %s: expected a number, found '%s'", one->name, equals + 1);
+        }
+        if (strcmp(name, "seed") == 0 && whole < 0) {
+            return llm_fail(e, LLM_EX_USAGE, "/set seed: expected a number of at least 0, found '%s'", equals + 1);
         }
         memcpy((char *)&changed + one->at, one->is_real ? (const void *)&real : (const void *)&whole, 8);
         if (llm_sampling_check(&changed, t->s->model->config.vocab_size, e) < 0) return COMMAND_FAILED;

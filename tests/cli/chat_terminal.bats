@@ -119,6 +119,11 @@ wait 20
 "/set temp=x\r"
 "/set nix=1\r"
 "/set tokens=0\r"
+"/set seed=-1\r"
+"/set temperature=0.25\r"
+"/set top_p=0.5\r"
+"/set max_tokens=7\r"
+"/set\r"
 "/save -\r"
 "/save\r"
 "/system\r"
@@ -127,7 +132,8 @@ wait 20
     for want in '/undo: expected a message to take back, found none' '/regen: expected an answer, found none' 'cache: 0 tokens, of a context of 256' \
         '/reset .* begin a new conversation' 'temp=0 top-k=40 .* tokens=4' '/nix: no such command' "/exit takes no argument, found 'now'" \
         'llm-infer: nosuch.json: No such file' "/set temp: expected a number, found 'x'" "no setting of this name: 'nix'" \
-        "/set tokens: expected a number of tokens, or -1, found '0'" "/save: expected a file, found '-'" '/save: expected FILE' \
+        "/set tokens: expected a number of tokens, or -1, found '0'" \
+        "/set seed: expected a number of at least 0, found '-1'" 'temp=0.25 top-k=40 top-p=0.5 .* tokens=7' "/save: expected a file, found '-'" '/save: expected FILE' \
         'There is no system message'; do
         run -0 grep -a -e "$want" <<< "$shown"
     done
