@@ -180,7 +180,8 @@ static int take_id(const struct run *r, struct line *l, struct llm_prompt *p, st
     return status;
 }
 
-/* Takes a member that is a string or a list of strings. *list: it as a list, which keeps the texts alive; *texts: malloced. 1; 0: there is none; -1. */
+/* Takes a member that is a string or a list of strings. *list: it as a list, which keeps the texts alive; *texts: malloced. 1; 0: it is absent;
+ * -1. */
 static int take_texts(struct line *l, const char *name, json_t **list, const char ***texts, struct llm_err *e)
 {
     json_t *given = json_object_get(l->object, name);
