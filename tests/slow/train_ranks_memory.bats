@@ -8,6 +8,14 @@ load ../ranks_memory
     wide 2 cp=2,zero=1 --seq-parts 4
 }
 
+@test "moments divided, beside stages and without: the memory of the rank that takes most, while it saves" {
+    local zero
+    for zero in 0 1; do
+        wide 2 "dp=2,zero=$zero"
+        wide 4 "dp=2,pp=2,zero=$zero"
+    done
+}
+
 @test "experts, weights, gradients and moments divided: the memory of the rank that takes most, while it saves" {
     local zero
     for zero in 2 3; do
