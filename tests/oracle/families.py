@@ -59,6 +59,11 @@ CASES = {
     "phi3-short": ("Phi3Config", dict(original_max_position_embeddings=48, rope_parameters=dict(LONG, original_max_position_embeddings=48))),
     "phi3-long": ("Phi3Config", dict(original_max_position_embeddings=16, rope_parameters=dict(LONG, original_max_position_embeddings=16))),
     "smollm3": ("SmolLM3Config", dict(num_hidden_layers=4, no_rope_layer_interval=2)),
+    "smollm3-window": ("SmolLM3Config", dict(num_hidden_layers=4, no_rope_layer_interval=2, sliding_window=16, use_sliding_window=True)),
+    "smollm3-types": ("SmolLM3Config", dict(num_hidden_layers=4, no_rope_layer_interval=2, sliding_window=13, use_sliding_window=False, layer_types=[
+        "sliding_attention", "full_attention", "full_attention", "sliding_attention"])),
+    "smollm3-local": ("SmolLM3Config", dict(num_hidden_layers=3, no_rope_layer_interval=2, sliding_window=13,
+                                            layer_types=["sliding_attention"] * 3)),
     "olmo2": ("Olmo2Config", dict()),
     "gpt2": ("GPT2Config", dict(n_inner=80, activation_function="gelu_new")),
     "gpt2-inverse-layer": ("GPT2Config", dict(scale_attn_by_inverse_layer_idx=True)),

@@ -111,10 +111,17 @@ static int read_no_rope(struct llm_config *c, const json_t *o, struct llm_err *e
     return 0;
 }
 
+/* Whether a layer is local if the configuration has no list. */
+static bool local_by_rule(const struct llm_config *c, int64_t layer)
+{
+    if (c->no_rope_layer_interval > 0) return llm_layer_in(c->no_rope_layers, layer);
+    return c->sliding_window_pattern > 0 ? (layer + 1) % c->sliding_window_pattern != 0 : layer >= c->max_window_layers;
+}
+
 static int read_local(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const json_t *list = json_object_get(o, "layer_types");
-    int64_t n = c->num_hidden_layers, every = c->sliding_window_pattern;
+    int64_t n = c->num_hidden_layers;
     bool any = false;
     if (!c->use_sliding_window) c->sliding_window = 0;
     if (list && !json_is_null(list) && (!json_is_array(list) || (int64_t)json_array_size(list) != n)) {
@@ -122,14 +129,12 @@ static int read_local(struct llm_config *c, const json_t *o, struct llm_err *e)
     }
     for (int64_t l = 0; l < n; l++) {
         const char *word = json_string_value(json_array_get(list, (size_t)l));
-        bool local = every > 0 ? (l + 1) % every != 0 : l >= c->max_window_layers;
+        bool local = local_by_rule(c, l);
         if (json_is_array(list)) {
             if (!word || (strcmp(word, "sliding_attention") != 0 && strcmp(word, "full_attention") != 0)) {
                 return llm_fail(e, EX_DATAERR, "layer_types: expected sliding_attention or full_attention, found '%s'", word ? word : "no word");
             }
             local = word[0] == 's';
-        } else if (c->no_rope_layer_interval > 0) {
-            local = llm_layer_in(c->no_rope_layers, l);
         }
         if (!local || c->sliding_window == 0) continue;
         put_layer(c->local_layers, l);
@@ -169,11 +174,13 @@ int llm_decoder_extra(const struct llm_config *c, json_t *o)
 {
     int failed = 0;
     int64_t n_local = 0, n_plain = 0;
+    bool ruled = true;
     for (int64_t l = 0; l < c->num_hidden_layers; l++) {
         n_local += llm_layer_in(c->local_layers, l);
+        ruled = ruled && llm_layer_in(c->local_layers, l) == local_by_rule(c, l);
         n_plain += llm_layer_in(c->no_rope_layers, l);
     }
-    if (n_local > 0 && n_local < c->num_hidden_layers) {
+    if (n_local > 0 && (!ruled || n_local < c->num_hidden_layers)) {
         failed |= set_list(o, "layer_types", c, c->local_layers, json_string("sliding_attention"), json_string("full_attention"));
     }
     if (n_plain > 0) failed |= set_list(o, "no_rope_layers", c, c->no_rope_layers, json_integer(0), json_integer(1));

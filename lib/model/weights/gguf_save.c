@@ -81,7 +81,6 @@ static bool same_windows(const struct llm_config *a, const struct llm_config *b)
 {
     for (int64_t l = 0; l < a->num_hidden_layers; l++) {
         if (llm_config_window(a, l) != llm_config_window(b, l)) return false;
-        if (llm_layer_in(a->no_rope_layers, l) != llm_layer_in(b->no_rope_layers, l)) return false;
     }
     return a->num_hidden_layers == b->num_hidden_layers;
 }
@@ -131,11 +130,11 @@ static void forget(struct llm_config *c, const struct llm_config *as)
     if (c->num_experts == 0) c->moe_intermediate_size = as->moe_intermediate_size;
     if (c->n_group == 1 && as->n_group == 1) c->topk_method = as->topk_method;
     if (same_number(llm_config_attention_scale(c, 0), llm_config_attention_scale(as, 0))) c->query_pre_attn_scalar = as->query_pre_attn_scalar;
+    if (memcmp(c->no_rope_layers, as->no_rope_layers, sizeof c->no_rope_layers) == 0) c->no_rope_layer_interval = as->no_rope_layer_interval;
     if (!same_windows(c, as)) return;
     c->sliding_window_pattern = as->sliding_window_pattern;
     c->use_sliding_window = as->use_sliding_window;
     c->max_window_layers = as->max_window_layers;
-    c->no_rope_layer_interval = as->no_rope_layer_interval;
 }
 
 /* Fills the error for a key that a reader of the GGUF file would read as `readers` (NULL: not at all) while the model has `own`. Returns -1. */

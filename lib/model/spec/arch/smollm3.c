@@ -27,6 +27,16 @@ static void defaults(struct llm_config *c)
     c->eos_token_id = 128001;
 }
 
+/* A list of local layers decides alone: transformers makes their masks without asking use_sliding_window. */
+static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    const bool said = c->use_sliding_window;
+    if (json_is_array(json_object_get(o, "layer_types"))) c->use_sliding_window = true;
+    if (llm_decoder_finish(c, o, e) < 0) return -1;
+    if (c->sliding_window == 0) c->use_sliding_window = said; /* no layer is local */
+    return 0;
+}
+
 static const char *const ignored[] = {LLM_IGNORED_PARTIAL, LLM_IGNORED_VARIANTS, "max_window_layers", "sliding_window_pattern", NULL};
 
 const struct llm_arch llm_arch_smollm3 = {
@@ -36,7 +46,7 @@ const struct llm_arch llm_arch_smollm3 = {
     .keys = keys,
     .ignored = ignored,
     .defaults = defaults,
-    .finish = llm_decoder_finish,
+    .finish = finish,
     .extra = llm_decoder_extra,
     .in_gguf = llm_llama_in_gguf,
     .names = LLM_NAMES_LLAMA(),
