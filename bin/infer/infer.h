@@ -115,6 +115,7 @@ struct session {
     struct sources sources;
     struct llm_knn knn;            /* of --knn; zero without */
     bool hinted;                   /* chat_hint was called */
+    bool tools_unseen;             /* it was said that the template shows no tools */
     struct llm_fim fim;            /* the markers of fill-in-the-middle, if fim_known */
     bool fim_known;
     int32_t fim_ends[LLM_FIM_MARKS]; /* markers that also end a middle, if the model generates one */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/hash.h"
+#include "base/log.h"
 
 void tools_release(struct tools *t)
 {
@@ -36,7 +37,14 @@ static int take_choice(struct tools *t, const json_t *v, bool *none, struct llm_
     return 0;
 }
 
-int tools_take(struct tools *t, const struct session *s, json_t *object, struct llm_err *e)
+/* Says once that the model does not learn of the tools. */
+static void say_unseen(struct session *s)
+{
+    if (!s->tools_unseen) llm_warn("the chat template shows no tools to the model: \"tools\" of lines change nothing");
+    s->tools_unseen = true;
+}
+
+int tools_take(struct tools *t, struct session *s, json_t *object, struct llm_err *e)
 {
     const json_t *tools = json_object_get(object, "tools"), *choice = json_object_get(object, "tool_choice");
     const char *template_text = s->chat.found.text;
@@ -51,6 +59,7 @@ int tools_take(struct tools *t, const struct session *s, json_t *object, struct 
     if (t->always && !t->form) {
         return llm_fail(e, EX_UNAVAILABLE, "\"tool_choice\": the chat template shows no form of calls that is known, so a call cannot be demanded");
     }
+    if (t->list && !strstr(template_text, "tools") && !strstr(template_text, "functions")) say_unseen(s);
     if (t->always) snprintf(t->mark, sizeof t->mark, "%s%s", t->form->open, t->form->begin);
     json_object_del(object, "tools");
     json_object_del(object, "tool_choice");

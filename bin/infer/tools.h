@@ -15,7 +15,7 @@ struct tools {
 };
 void tools_release(struct tools *t);
 /* Takes the members out of a line; the arguments of earlier calls in its messages get the form that the template wants. 0 or -1. */
-int tools_take(struct tools *t, const struct session *s, json_t *object, struct llm_err *e) LLM_MUST_CHECK;
+int tools_take(struct tools *t, struct session *s, json_t *object, struct llm_err *e) LLM_MUST_CHECK;
 /* Lets the answer's calls be what the schemas of the tools allow, unless the prompt has a constraint already. A constraint that was made counts as
  * the line's (constraints_drop). 0 or -1. */
 int tools_constrain(struct tools *t, struct session *s, struct llm_prompt *p, struct llm_err *e) LLM_MUST_CHECK;

@@ -86,6 +86,32 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
     jq -c '.messages[1].tool_calls[0].function.arguments |= fromjson' next.jsonl | ask hermes.jinja | cmp - text
 }
 
+@test "a message whose content is null beside calls is an empty text for templates that expect one" {
+    need_tool jq
+    printf '%s' '{% for m in messages %}{{ m.content + "|" }}{% endfor %}' > plus.jinja
+    jq -nc '{messages: [{role: "user", content: "a"}, {role: "assistant", content: null, tool_calls: [{type: "function", function: {name: "f", arguments: "{}"}}]},
+        {role: "tool", content: "b"}], tokens: 3}' > null.jsonl
+    ask plus.jinja null.jsonl > got
+    jq -c '.messages[1].content = ""' null.jsonl | ask plus.jinja | cmp - got
+    # a template that tells null apart gets it
+    printf '%s' '{% for m in messages %}{% if m.content is none %}none{% endif %}{{ m.content or "" }}|{% endfor %}' > told.jinja
+    run -1 cmp -s <(ask told.jinja null.jsonl) <(jq -c '.messages[1].content = ""' null.jsonl | ask told.jinja)
+    # what fails in both forms is told of the first
+    printf '%s' '{% for m in messages %}{{ raise_exception("no " ~ m.content) if not m.content }}{% endfor %}x' > fails.jinja
+    run -65 --separate-stderr ask fails.jinja null.jsonl
+    assert_equal "$output" '{"id":1,"error":"template: line 1: no None"}'
+}
+
+@test "tools that the template does not show to the model: a warning, once" {
+    need_tool jq
+    { line '{"tokens": 2}'; line '{"tokens": 2}'; line '{"tokens": 2, "tools": []}'; } > in.jsonl
+    run -0 --separate-stderr llm-infer -m m --chat --jsonl --no-timings --chat-template none.jinja in.jsonl
+    assert_equal "$(grep -c 'shows no tools' <<< "$stderr")" 1
+    tail -n 1 in.jsonl > none.jsonl
+    run -0 --separate-stderr llm-infer -m m --chat --jsonl --no-timings --chat-template none.jinja none.jsonl
+    [[ $stderr != *"shows no tools"* ]]
+}
+
 @test "what cannot be: status 65, by name, and the other lines are answered" {
     need_tool jq
     {

@@ -42,7 +42,8 @@ struct llm_chat_spans { struct llm_chat_span *v; size_t n, room; }; /* zero-init
 void llm_chat_spans_release(struct llm_chat_spans *s);
 
 /* Appends the rendered conversation to `out`. messages: an array of objects with "role" and "content"; tools: an array or NULL.
- * Content may be a list of parts {"type": "text", "text": …}: a template that does not take lists gets their texts, joined by newlines.
+ * Content may be a list of parts {"type": "text", "text": …}: a template that does not take lists gets their texts, joined by newlines. A template
+ * that fails where content is null, as it is beside calls of tools, gets an empty text.
  * `spans` (may be NULL) gets the assistant's text: what {% generation %} blocks hold when the template has any; else it is found by
  * rendering the conversation cut before and after each turn of the role "assistant", from the end of the generation prompt to the end
  * of the turn (end-of-turn token included). -1: a template that refuses its input, a limit, or spans that cannot be told. */
