@@ -27,15 +27,18 @@ static inline int64_t llm_sequence_first(const struct llm_ctx *c, int64_t row_le
 /* ---- recurrences: what goes from each of the ranks that divide rows to the next one, or, not `ahead`, to the one before ---- */
 /* All ranks at once: `out` [n] goes on, `in` [n] has arrived; zeros at a rank at the end. False after a failure. */
 bool llm_sequence_shift(struct llm_ctx *c, bool ahead, const float *out, float *in, int64_t n);
-/* One rank after another: waits for `in`, as above, which the neighbour tells when it has computed what it has to; then this one does, and tells. */
-bool llm_sequence_wait(struct llm_ctx *c, bool ahead, float *in, int64_t n);
-bool llm_sequence_tell(struct llm_ctx *c, bool ahead, const float *out, int64_t n);
 static inline bool llm_sequence_is_divided(const struct llm_ctx *c) { return c->sequence && c->sequence->ranks > 1; }
 
-/* Receives the initial states [rows, state] from the rank before this one, in order of ranks, and points `from` of the segments that continue to
- * them. Returns the buffer of the final states [rows, state], to which `to` of the segments that continue at the next rank points; the caller sends
- * it with llm_sequence_tell. Both buffers are on `acts`. NULL after a failure. */
-float *llm_sequence_states(struct llm_ctx *c, struct llm_segment *segments, int64_t n_segments, int64_t tokens, int64_t state);
+/* States, one rank after another: each receives them from the rank before it, computes, and sends its own to the next rank. */
+struct llm_sequence_states {
+    float *final;             /* [rows, state], after this rank's tokens; NULL: rows are whole, nothing is sent */
+    int64_t state;
+};
+/* Receives the initial states and points `from` of the segments that continue to them, and `to` of those that continue at the next rank to `final`.
+ * Both buffers are on `acts`. False after a failure. */
+bool llm_sequence_receive_states(struct llm_ctx *c, struct llm_sequence_states *s, struct llm_segment *segments, int64_t n_segments, int64_t tokens,
+                                 int64_t state);
+bool llm_sequence_send_states(struct llm_ctx *c, const struct llm_sequence_states *s);
 /* The same where the state is the last n inputs [n, x->cols], oldest first, which all ranks send at the same time. Each rank has at least n tokens of
  * a row. The buffer is on `acts`. False after a failure. */
 bool llm_sequence_inputs(struct llm_ctx *c, struct llm_segment *segments, int64_t n_segments, const struct llm_tensor *x, int64_t n);
@@ -44,12 +47,12 @@ bool llm_sequence_inputs(struct llm_ctx *c, struct llm_segment *segments, int64_
 struct llm_state_grads {
     int64_t state, row_len;
     const float *arrived;     /* after this rank's tokens; NULL: rows are whole */
-    float *told;              /* before them */
+    float *sent;              /* before them */
 };
-/* Receives the gradients of the final states from the next rank; `told` is zeroed. Both are on `acts`. False after a failure. Without ranks that
+/* Receives the gradients of the final states from the next rank; `sent` is zeroed. Both are on `acts`. False after a failure. Without ranks that
  * divide rows `arrived` is NULL. */
-bool llm_sequence_gradients(struct llm_ctx *c, struct llm_state_grads *g, int64_t tokens, int64_t state);
-bool llm_sequence_tell_gradients(struct llm_ctx *c, const struct llm_state_grads *g);
+bool llm_sequence_receive_gradients(struct llm_ctx *c, struct llm_state_grads *g, int64_t tokens, int64_t state);
+bool llm_sequence_send_gradients(struct llm_ctx *c, const struct llm_state_grads *g);
 /* Where the gradient of the state after the segment is, and that of the state before it goes; NULL: it has none, or nobody wants it. */
 static inline const float *llm_state_grad_after(const struct llm_state_grads *g, const struct llm_segment *s)
 {
@@ -57,7 +60,7 @@ static inline const float *llm_state_grad_after(const struct llm_state_grads *g,
 }
 static inline float *llm_state_grad_before(const struct llm_state_grads *g, const struct llm_segment *s)
 {
-    return g->arrived && s->enters ? g->told + s->first / g->row_len * g->state : NULL;
+    return g->arrived && s->enters ? g->sent + s->first / g->row_len * g->state : NULL;
 }
 
 static inline int64_t llm_common_divisor(int64_t a, int64_t b)

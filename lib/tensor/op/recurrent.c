@@ -17,7 +17,7 @@ struct recur {
     struct llm_segment *segments; /* sorted by falling length */
     int64_t n_segments;
     float *first_h, *first_c;    /* [n_segments, width]: the states before the first tokens */
-    float *told;                 /* where ranks divide rows: the states after the last tokens, until they are told; else NULL */
+    struct llm_sequence_states states; /* sent when the last tokens are computed */
     float *sums;                 /* [tokens, gates] activated gates; LSTM */
     float *cells;                /* [tokens, width]; LSTM */
 };
@@ -91,10 +91,7 @@ static bool begin(struct llm_ctx *c, struct recur *r, const struct llm_recurrent
     if (llm_ctx_failed(c)) return false;
     memcpy(r->segments, o->segments, (size_t)o->n_segments * sizeof *r->segments);
     sort_segments(r->segments, spare, o->n_segments);
-    if (llm_sequence_is_divided(c)) {
-        r->told = llm_sequence_states(c, r->segments, r->n_segments, tokens, state_of(r));
-        if (!r->told) return false;
-    }
+    if (!llm_sequence_receive_states(c, &r->states, r->segments, r->n_segments, tokens, state_of(r))) return false;
     for (int64_t s = 0; s < r->n_segments; s++) {
         size_t bytes = (size_t)r->width * sizeof(float);
         const float *from = r->segments[s].from;
@@ -160,7 +157,7 @@ struct llm_tensor *llm_recurrent(struct llm_ctx *c, struct llm_tensor *x, struct
         llm_for_rows(active, 8 * r.gates, forward_rows, &m);
     }
     end(&r, n.out);
-    if (r.told && !llm_sequence_tell(c, true, r.told, c->n_rows * state_of(&r))) return &c->nothing;
+    if (!llm_sequence_send_states(c, &r.states)) return &c->nothing;
     llm_arena_pop(&c->acts, scratch);
     return llm_record(c, &n, &(struct recurrent_args){r}, sizeof(struct recurrent_args));
 }
@@ -253,8 +250,8 @@ static void recurrent_backward(struct llm_ctx *c, struct llm_node *n)
     m.packed = llm_op_alloc(c, r->n_segments * r->gates, sizeof(float));
     m.dh = llm_op_alloc(c, r->n_segments * r->width, sizeof(float));
     if (r->lstm) m.dc = llm_op_alloc(c, r->n_segments * r->width, sizeof(float));
-    if (llm_ctx_failed(c) || !llm_sequence_gradients(c, &m.states, y->rows, state_of(r)) || walk(c, r, &w->weight, &m) < 0) return;
-    if (!llm_sequence_tell_gradients(c, &m.states)) return;
+    if (llm_ctx_failed(c) || !llm_sequence_receive_gradients(c, &m.states, y->rows, state_of(r)) || walk(c, r, &w->weight, &m) < 0) return;
+    if (!llm_sequence_send_gradients(c, &m.states)) return;
     if (wanted && apart) {
         struct add_work work = {g, m.d_sums, r->gates};
         llm_for_rows(y->rows, r->gates, add_rows, &work);

@@ -162,16 +162,13 @@ struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, s
     n.out = llm_tensor_create(c, x->rows, x->cols);
     if (llm_ctx_failed(c) || !begin(c, &s, n.param, llm_tape_wants(c, &n))) return &c->nothing;
     const size_t scratch = llm_arena_mark(&c->acts);
-    float *told = NULL;
-    if (llm_sequence_is_divided(c)) {
-        told = llm_sequence_states(c, s.cut.segments, s.cut.n_segments, s.tokens, s.states * s.cols);
-        if (!told) return &c->nothing;
-    }
+    struct llm_sequence_states states;
+    if (!llm_sequence_receive_states(c, &states, s.cut.segments, s.cut.n_segments, s.tokens, s.states * s.cols)) return &c->nothing;
     struct work w = {.s = &s, .x = x, .raw = dt, .b = b, .c = cc, .y = n.out};
     LLM_PROFILE_WORK(LLM_PROFILE_F32, FLOPS_A_STATE * (double)(x->rows * x->cols * s.states), 0);
     llm_parallel((size_t)(o->n_segments * s.n_blocks), forward_piece, &w);
     if (atomic_load(&w.no_memory)) return llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a selective scan");
-    if (told && !llm_sequence_tell(c, true, told, c->n_rows * s.states * s.cols)) return &c->nothing;
+    if (!llm_sequence_send_states(c, &states)) return &c->nothing;
     llm_arena_pop(&c->acts, scratch);
     return llm_record(c, &n, &(struct scan_args){s}, sizeof(struct scan_args));
 }
@@ -258,11 +255,9 @@ static void add_params(void *arg, int64_t from, int64_t to, int thread)
     const struct scan *s = w->s;
     int64_t params = s->o.by_head ? s->o.heads : s->cols, each = s->cols / params;
     (void)thread;
-    for (int64_t chunk = 0; chunk < s->cut.n_chunks; chunk++) {
-        const struct llm_chunk *q = &s->cut.chunks[chunk];
-        const int64_t of_row = llm_folds_part(&w->folds, q->first);
-        const float *p = w->partial + q->part * (w->a_rows + 1) * s->cols;
-        if (chunk > 0 && q->part == q[-1].part) continue;
+    for (int64_t part = 0; part < s->cut.n_parts; part++) {
+        const int64_t of_row = llm_folds_part(&w->folds, s->cut.part_first[part]);
+        const float *p = w->partial + part * (w->a_rows + 1) * s->cols;
         float *a_log = w->a_log ? w->a_log + (size_t)of_row * w->a_stride : NULL, *skip = w->skip ? w->skip + (size_t)of_row * w->skip_stride : NULL;
         for (int64_t j = from; j < to; j++) {
             for (int64_t n = 0; a_log && n < w->a_rows; n++) {
@@ -302,13 +297,13 @@ static void scan_backward(struct llm_ctx *c, struct llm_node *n)
     LLM_PROFILE_WORK(LLM_PROFILE_F32, 2 * FLOPS_A_STATE * (double)(n->out->rows * s->cols * s->states), 0);
     w.d_bc = llm_op_alloc(c, s->n_blocks * s->tokens * 2 * s->states, sizeof(float));
     w.partial = llm_op_alloc(c, s->cut.n_parts * (w.a_rows + 1) * s->cols, sizeof(float));
-    if (llm_ctx_failed(c) || !llm_sequence_gradients(c, &w.states, s->tokens, s->states * s->cols)) return;
+    if (llm_ctx_failed(c) || !llm_sequence_receive_gradients(c, &w.states, s->tokens, s->states * s->cols)) return;
     llm_parallel((size_t)(s->o.n_segments * s->n_blocks), backward_piece, &w);
     if (atomic_load(&w.no_memory)) {
         llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a selective scan");
         return;
     }
-    if (!llm_sequence_tell_gradients(c, &w.states)) return;
+    if (!llm_sequence_send_gradients(c, &w.states)) return;
     llm_for_rows(s->tokens, s->cols, gather_rows, &w);
     llm_for_columns(s->o.by_head ? s->o.heads : s->cols, add_params, &w);
     llm_bias_grad(n->param[2], w.d_raw, w.ld_raw, s->tokens, &w.folds, w.raw->cols);

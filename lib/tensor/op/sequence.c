@@ -133,7 +133,8 @@ static int rank_of(const struct llm_sequence *s, bool ahead, int number)
     return ahead ? number : s->ranks - 1 - number;
 }
 
-bool llm_sequence_wait(struct llm_ctx *c, bool ahead, float *in, int64_t n)
+/* The messages of recurrences go from one rank to the next, each after that rank has computed. */
+static bool receive(struct llm_ctx *c, bool ahead, float *in, int64_t n)
 {
     LLM_PROFILE("sequence: waiting", 0);
     const struct llm_sequence *s = c->sequence;
@@ -146,9 +147,9 @@ bool llm_sequence_wait(struct llm_ctx *c, bool ahead, float *in, int64_t n)
     return true;
 }
 
-bool llm_sequence_tell(struct llm_ctx *c, bool ahead, const float *out, int64_t n)
+static bool send_on(struct llm_ctx *c, bool ahead, const float *out, int64_t n)
 {
-    LLM_PROFILE("sequence: telling", 0);
+    LLM_PROFILE("sequence: sending", 0);
     const struct llm_sequence *s = c->sequence;
     const int number = number_of(s, ahead);
     if (llm_ctx_failed(c)) return false;
@@ -168,18 +169,27 @@ bool llm_sequence_shift(struct llm_ctx *c, bool ahead, const float *out, float *
     return pass_on(c, rank_of(s, ahead, number + 1), out, rank_of(s, ahead, number - 1), in, n);
 }
 
-float *llm_sequence_states(struct llm_ctx *c, struct llm_segment *segments, int64_t n_segments, int64_t tokens, int64_t state)
+bool llm_sequence_receive_states(struct llm_ctx *c, struct llm_sequence_states *s, struct llm_segment *segments, int64_t n_segments, int64_t tokens,
+                                 int64_t state)
 {
     const int64_t all = c->n_rows * state, row_len = llm_row_len(c, tokens);
-    float *arrived = llm_op_alloc(c, 2 * all, sizeof *arrived), *told = arrived + all;
-    if (!arrived || !llm_sequence_wait(c, true, arrived, all)) return NULL;
-    memset(told, 0, (size_t)all * sizeof *told);
+    *s = (struct llm_sequence_states){.state = state};
+    if (!llm_sequence_is_divided(c)) return !llm_ctx_failed(c);
+    float *arrived = llm_op_alloc(c, 2 * all, sizeof *arrived);
+    if (!arrived || !receive(c, true, arrived, all)) return false;
+    s->final = arrived + all;
+    memset(s->final, 0, (size_t)all * sizeof *s->final);
     for (int64_t i = 0; i < n_segments; i++) {
-        struct llm_segment *s = &segments[i];
-        if (s->enters) s->from = arrived + s->first / row_len * state;
-        if (s->follows > 0) s->to = told + s->first / row_len * state;
+        struct llm_segment *g = &segments[i];
+        if (g->enters) g->from = arrived + g->first / row_len * state;
+        if (g->follows > 0) g->to = s->final + g->first / row_len * state;
     }
-    return told;
+    return true;
+}
+
+bool llm_sequence_send_states(struct llm_ctx *c, const struct llm_sequence_states *s)
+{
+    return !s->final || send_on(c, true, s->final, c->n_rows * s->state);
 }
 
 bool llm_sequence_inputs(struct llm_ctx *c, struct llm_segment *segments, int64_t n_segments, const struct llm_tensor *x, int64_t n)
@@ -202,22 +212,22 @@ bool llm_sequence_inputs(struct llm_ctx *c, struct llm_segment *segments, int64_
     return true;
 }
 
-bool llm_sequence_gradients(struct llm_ctx *c, struct llm_state_grads *g, int64_t tokens, int64_t state)
+bool llm_sequence_receive_gradients(struct llm_ctx *c, struct llm_state_grads *g, int64_t tokens, int64_t state)
 {
     const int64_t all = c->n_rows * state;
     *g = (struct llm_state_grads){.state = state, .row_len = llm_row_len(c, tokens)};
     if (!llm_sequence_is_divided(c)) return !llm_ctx_failed(c);
     float *arrived = llm_op_alloc(c, 2 * all, sizeof *arrived);
-    if (!arrived || !llm_sequence_wait(c, false, arrived, all)) return false;
+    if (!arrived || !receive(c, false, arrived, all)) return false;
     g->arrived = arrived;
-    g->told = arrived + all;
-    memset(g->told, 0, (size_t)all * sizeof *g->told);
+    g->sent = arrived + all;
+    memset(g->sent, 0, (size_t)all * sizeof *g->sent);
     return true;
 }
 
-bool llm_sequence_tell_gradients(struct llm_ctx *c, const struct llm_state_grads *g)
+bool llm_sequence_send_gradients(struct llm_ctx *c, const struct llm_state_grads *g)
 {
-    return !g->arrived || llm_sequence_tell(c, false, g->told, c->n_rows * g->state);
+    return !g->arrived || send_on(c, false, g->sent, c->n_rows * g->state);
 }
 
 /* ---- tokens of all heads to heads of all tokens ---- */

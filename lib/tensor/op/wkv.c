@@ -108,14 +108,11 @@ struct llm_tensor *llm_wkv(struct llm_ctx *c, const struct llm_wkv *o)
     if (llm_ctx_failed(c) || !begin(c, &s, &n, o)) return &c->nothing;
     struct work w = {.s = &s, .in = n.in, .y = n.out};
     const size_t scratch = llm_arena_mark(&c->acts);
-    float *told = NULL;
-    if (llm_sequence_is_divided(c)) {
-        told = llm_sequence_states(c, s.cut.segments, s.cut.n_segments, n.out->rows, s.cols * s.size);
-        if (!told) return &c->nothing;
-    }
+    struct llm_sequence_states states;
+    if (!llm_sequence_receive_states(c, &states, s.cut.segments, s.cut.n_segments, n.out->rows, s.cols * s.size)) return &c->nothing;
     llm_parallel((size_t)(o->n_segments * s.heads), forward_piece, &w);
     if (atomic_load(&w.no_memory)) return llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a recurrence");
-    if (told && !llm_sequence_tell(c, true, told, c->n_rows * s.cols * s.size)) return &c->nothing;
+    if (!llm_sequence_send_states(c, &states)) return &c->nothing;
     llm_arena_pop(&c->acts, scratch);
     return llm_record(c, &n, &(struct wkv_args){s}, sizeof(struct wkv_args));
 }
@@ -169,11 +166,9 @@ static void add_params(void *arg, int64_t from, int64_t to, int thread)
     const struct work *w = arg;
     const struct wkv *s = w->s;
     (void)thread;
-    for (int64_t chunk = 0; chunk < s->cut.n_chunks; chunk++) {
-        const struct llm_chunk *q = &s->cut.chunks[chunk];
-        const size_t of_row = (size_t)llm_folds_part(&w->folds, q->first);
-        const float *p = w->partial + q->part * 2 * s->cols;
-        if (chunk > 0 && q->part == q[-1].part) continue;
+    for (int64_t part = 0; part < s->cut.n_parts; part++) {
+        const size_t of_row = (size_t)llm_folds_part(&w->folds, s->cut.part_first[part]);
+        const float *p = w->partial + part * 2 * s->cols;
         float *d_decay = w->d_decay ? w->d_decay + of_row * w->decay_stride + from : NULL, *du = w->du ? w->du + of_row * w->u_stride + from : NULL;
         if (d_decay) llm_k.wkv.decay_back[LLM_WKV_EXP](d_decay, p + from, s->raw + from, (size_t)(to - from));
         if (du) llm_k.elementwise.add(du, du, p + s->cols + from, (size_t)(to - from));
@@ -193,13 +188,13 @@ static void wkv_backward(struct llm_ctx *c, struct llm_node *n)
         w.d[j] = llm_op_alloc(c, n->out->rows * s->cols, sizeof **w.d);
     }
     w.partial = llm_op_alloc(c, s->cut.n_parts * 2 * s->cols, sizeof *w.partial);
-    if (llm_ctx_failed(c) || !llm_sequence_gradients(c, &w.states, n->out->rows, s->cols * s->size)) return;
+    if (llm_ctx_failed(c) || !llm_sequence_receive_gradients(c, &w.states, n->out->rows, s->cols * s->size)) return;
     llm_parallel((size_t)(s->cut.n_segments * s->heads), backward_piece, &w);
     if (atomic_load(&w.no_memory)) {
         llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a recurrence");
         return;
     }
-    if (!llm_sequence_tell_gradients(c, &w.states)) return;
+    if (!llm_sequence_send_gradients(c, &w.states)) return;
     llm_for_rows(n->out->rows, s->cols, add_rows, &w);
     llm_for_columns(s->cols, add_params, &w);
 }

@@ -85,13 +85,10 @@ struct llm_tensor *llm_wkv4(struct llm_ctx *c, struct llm_tensor *k, struct llm_
     if (llm_ctx_failed(c)) return &c->nothing;
     llm_k.scan.decay(s.w, decays, (size_t)k->cols);
     const size_t scratch = llm_arena_mark(&c->acts);
-    float *told = NULL;
-    if (llm_sequence_is_divided(c)) {
-        told = llm_sequence_states(c, s.cut.segments, n_segments, k->rows, STATES * s.cols);
-        if (!told) return &c->nothing;
-    }
+    struct llm_sequence_states states;
+    if (!llm_sequence_receive_states(c, &states, s.cut.segments, n_segments, k->rows, STATES * s.cols)) return &c->nothing;
     llm_parallel((size_t)(n_segments * s.n_blocks), forward_piece, &(struct work){.s = &s, .k = k, .v = v, .y = n.out});
-    if (told && !llm_sequence_tell(c, true, told, c->n_rows * STATES * s.cols)) return &c->nothing;
+    if (!llm_sequence_send_states(c, &states)) return &c->nothing;
     llm_arena_pop(&c->acts, scratch);
     return llm_record(c, &n, &(struct wkv4_args){s}, sizeof(struct wkv4_args));
 }
@@ -138,11 +135,9 @@ static void add_params(void *arg, int64_t from, int64_t to, int thread)
     const struct work *w = arg;
     const struct wkv *s = w->s;
     (void)thread;
-    for (int64_t chunk = 0; chunk < s->cut.n_chunks; chunk++) {
-        const struct llm_chunk *q = &s->cut.chunks[chunk];
-        const size_t of_row = (size_t)llm_folds_part(&w->folds, q->first);
-        const float *p = w->partial + q->part * 2 * s->cols;
-        if (chunk > 0 && q->part == q[-1].part) continue;
+    for (int64_t part = 0; part < s->cut.n_parts; part++) {
+        const size_t of_row = (size_t)llm_folds_part(&w->folds, s->cut.part_first[part]);
+        const float *p = w->partial + part * 2 * s->cols;
         float *d_decay = w->d_decay ? w->d_decay + of_row * w->decay_stride : NULL, *du = w->du ? w->du + of_row * w->u_stride : NULL;
         for (int64_t i = from; i < to; i++) {
             if (d_decay) d_decay[i] += p[i] * s->w[i];
@@ -163,9 +158,9 @@ static void wkv4_backward(struct llm_ctx *c, struct llm_node *n)
     w.dk = llm_op_alloc(c, n->out->rows * s->cols, sizeof *w.dk);
     w.dv = llm_op_alloc(c, n->out->rows * s->cols, sizeof *w.dv);
     w.partial = llm_op_alloc(c, s->cut.n_parts * 2 * s->cols, sizeof *w.partial);
-    if (llm_ctx_failed(c) || !llm_sequence_gradients(c, &w.states, n->out->rows, GRADS * s->cols)) return;
+    if (llm_ctx_failed(c) || !llm_sequence_receive_gradients(c, &w.states, n->out->rows, GRADS * s->cols)) return;
     llm_parallel((size_t)(s->cut.n_segments * s->n_blocks), backward_piece, &w);
-    if (!llm_sequence_tell_gradients(c, &w.states)) return;
+    if (!llm_sequence_send_gradients(c, &w.states)) return;
     llm_for_rows(n->out->rows, s->cols, add_rows, &w);
     llm_for_columns(s->cols, add_params, &w);
 }
