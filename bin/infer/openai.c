@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/hash.h"
+#include "base/utf8.h"
 
 void openai_release(struct openai *r)
 {
@@ -59,12 +60,14 @@ static int take_log_probs(struct openai *r, json_t *line, const json_t *body, st
 static int take_member(struct openai *r, json_t *line, const char *name, json_t *v, struct llm_err *e)
 {
     const char *to = name, *choice = json_string_value(v);
+    if (json_is_null(v)) return 0; /* as if it were absent */
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
         if (strcmp(renamed[i][0], name) == 0) to = renamed[i][1];
     if (strcmp(name, "model") == 0 && choice) {
         r->model = strdup(choice);
         return r->model ? 0 : llm_no_memory(e, "a line");
     }
+    if (strcmp(name, "echo") == 0 && json_is_false(v)) return 0;
     if (is_one_of(name, ignored, sizeof ignored / sizeof *ignored) || strcmp(name, "logprobs") == 0 || strcmp(name, "top_logprobs") == 0) return 0;
     if (strcmp(name, "prompt") == 0) return take_prompt(line, v, e);
     const struct llm_opt *o = llm_cli_option(&infer_cli, to);
@@ -98,6 +101,49 @@ int openai_take(struct openai *r, json_t **object, struct llm_err *e)
     return 0;
 }
 
+/* A token's text; one that is no UTF-8 as OpenAI writes it, bytes:\xf0\x9f, so that no two are the same. NULL: no memory. */
+static json_t *piece_of(const json_t *token)
+{
+    struct llm_buf raw = {0}, named = {0};
+    json_t *byte, *o = NULL;
+    size_t i;
+    int bad = 0;
+    json_array_foreach(json_object_get(token, "bytes"), i, byte) bad |= llm_buf_put(&raw, &(char){(char)json_integer_value(byte)}, 1, NULL);
+    bool valid = raw.n == 0 || llm_utf8_invalid((const unsigned char *)raw.p, raw.n) == raw.n;
+    if (!valid) bad |= llm_buf_printf(&named, NULL, "bytes:");
+    for (i = 0; !valid && i < raw.n; i++) bad |= llm_buf_printf(&named, NULL, "\\x%02x", (unsigned char)raw.p[i]);
+    if (!bad) o = valid ? json_incref(json_object_get(token, "token")) : json_string(named.p);
+    llm_buf_release(&raw);
+    llm_buf_release(&named);
+    return o;
+}
+
+/* Log-probabilities as completions of texts have them, from those of a message: lists of tokens, of numbers, of objects, of characters before. */
+static json_t *of_text(json_t *log_probs, struct llm_err *e)
+{
+    json_t *tokens = json_array(), *numbers = json_array(), *tops = json_array(), *offsets = json_array(), *one, *other, *byte;
+    json_int_t offset = 0;
+    size_t i, k;
+    int bad = 0;
+    json_array_foreach(json_object_get(log_probs, "content"), i, one) {
+        json_t *top = json_object();
+        bad |= json_array_append_new(tokens, piece_of(one)) | json_array_append(numbers, json_object_get(one, "logprob"));
+        json_array_foreach(json_object_get(one, "top_logprobs"), k, other) {
+            json_t *piece = piece_of(other);
+            bad |= piece ? json_object_set(top, json_string_value(piece), json_object_get(other, "logprob")) : -1;
+            json_decref(piece);
+        }
+        bad |= json_array_append_new(tops, top) | json_array_append_new(offsets, json_integer(offset));
+        json_array_foreach(json_object_get(one, "bytes"), k, byte) offset += (json_integer_value(byte) & 0xC0) != 0x80;
+    }
+    json_t *o = json_pack("{s:o,s:o,s:o,s:o}", "tokens", tokens, "token_logprobs", numbers, "top_logprobs", tops, "text_offset", offsets);
+    json_decref(log_probs);
+    if (o && !bad) return o;
+    json_decref(o);
+    llm_no_memory(e, "a line of output");
+    return NULL;
+}
+
 int openai_choice(struct openai *r, const struct session *s, const struct tools *t, const struct llm_completion *c, json_t *log_probs,
                   struct llm_err *e)
 {
@@ -105,6 +151,11 @@ int openai_choice(struct openai *r, const struct session *s, const struct tools 
     json_t *said = r->chat ? tools_message(t, s, c, &called, e) : llm_json_text(c->text.bytes.p ? c->text.bytes.p : "", c->text.bytes.n);
     json_t *choice = json_pack("{s:I}", "index", (json_int_t)c->sample);
     const char *finish = called ? TOOLS_FINISH : c->finish == LLM_FINISH_STOP ? "stop" : "length";
+    if (log_probs && !r->chat && !(log_probs = of_text(log_probs, e))) {
+        json_decref(said);
+        json_decref(choice);
+        return -1;
+    }
     int bad = json_object_set_new(choice, r->chat ? "message" : "text", said);
     bad |= json_object_set_new(choice, "logprobs", log_probs ? log_probs : json_null());
     bad |= json_object_set_new(choice, "finish_reason", json_string(finish));

@@ -51,7 +51,7 @@ request() {
         request b '{"prompt": ["Once", "upon"]}'
         request c '{"prompt": "Once", "response_format": {"type": "xml"}}'
         request d '{"messages": [{"role": "user", "content": "x"}], "tool_choice": "required"}'
-        request e '{"prompt": "Once", "max_tokens": 2}'
+        request e '{"prompt": "Once", "max_tokens": 2, "echo": false, "suffix": null, "functions": null, "n": null}'
         request f '{"prompt": "Once", "temperature": "hot"}'
         echo '{"custom_id": "g", "body": 3}'
     } > in.jsonl
@@ -81,8 +81,18 @@ request() {
     llm-infer -m "$M" -q --jsonl --no-timings --temp 0 -n 6 <<< '{"prompt": "Once", "logprobs": 1}' |
         jq -e '.logprobs.content | length > 0 and all(.id == .top_logprobs[0].id and .logprob == .top_logprobs[0].logprob and (.token | type) == "string")'
     llm-infer -m "$M" -q --jsonl --no-timings -n 3 --logprobs 0 <<< '{"prompt": "Once"}' | jq -e '.logprobs.content | all(.top_logprobs == [])'
-    run -0 "${O[@]}" <<< "$(request a '{"prompt": "Once", "max_tokens": 2, "logprobs": 2}')"
-    jq -e '.response.body.choices[0].logprobs.content | length <= 2 and all(.top_logprobs | length == 2)' <<< "$output"
+    run -0 "${O[@]}" <<< "$(request a '{"prompt": "Once", "max_tokens": 2, "logprobs": 2, "ignore_eos": true}')"
+    jq -e '.response.body.choices[0].logprobs | .content == null and (.tokens | length) == 2 and (.token_logprobs | length) == 2
+        and (.top_logprobs | length == 2 and all(length == 2)) and (.text_offset | length == 2 and .[0] == 0)' <<< "$output"
+    llm-infer -m "$M" -q --jsonl --no-timings <<< '{"id": "a", "prompt": "Once", "max_tokens": 2, "logprobs": 2, "ignore_eos": true}' |
+        jq -c '.logprobs.content | [map(.logprob), map(.top_logprobs | map(.logprob) | sort)]' |
+        cmp - <(jq -c '.response.body.choices[0].logprobs | [.token_logprobs, (.top_logprobs | map([.[]] | sort))]' <<< "$output")
+    # tokens of the text, and how many characters stand before each; what is no character has the name of its bytes
+    printf '%s\n' '{"custom_id": "a", "body": {"prompt": "The cat", "max_tokens": 12, "logprobs": 1, "regex": "(é|cat| )*", "ignore_eos": true, "temperature": 1}}' |
+        "${O[@]}" > out
+    jq -e '.response.body.choices[0] | .text as $t | .logprobs | . as $l | [range(.tokens | length)] | all(. as $i | $l.tokens[$i] as $k
+        | if $k | startswith("bytes:") then true else $t[$l.text_offset[$i]:][:($k | length)] == $k end)' out
+    jq -e '.response.body.choices[0].logprobs.tokens | all(contains("\uFFFD") | not)' out
     run -0 "${O[@]}" <<< "$(request a '{"messages": [{"role": "user", "content": "x"}], "max_tokens": 2, "logprobs": true, "top_logprobs": 1}')"
     jq -e '.response.body.choices[0].logprobs.content | all(.top_logprobs | length == 1)' <<< "$output"
     refused 2 "--logprobs goes with --jsonl" llm-infer -m "$M" --logprobs 1 x
