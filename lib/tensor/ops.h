@@ -65,8 +65,8 @@ struct llm_tensor *llm_heads_repeat(struct llm_ctx *c, struct llm_tensor *x, int
 /* Multiplies each head by its own weight: x [tokens, n_heads·k], w[n_heads] each [n, k] → [tokens, n_heads·n]. Has no backward pass. */
 struct llm_tensor *llm_heads_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_weight *w, int64_t n_heads);
 
-/* The enum llm_act (cpu/kernels/elementwise.h) of transformers' name of an activation function: "gelu", "gelu_new" or "gelu_pytorch_tanh", "relu",
- * "silu" or "swish", "sigmoid", "tanh". -1 if the name is unknown. */
+/* The enum llm_act (cpu/kernels/elementwise.h) of one of transformers' names of an activation function: of several for one, as "gelu_new" and
+ * "gelu_pytorch_tanh", "silu" and "swish". -1 if the name is unknown. */
 int llm_act_find(const char *hf_name);
 struct llm_tensor *llm_activation(struct llm_ctx *c, struct llm_tensor *x, enum llm_act act);
 /* act(gate) ⊙ up: SwiGLU (silu), GeGLU (gelu). */

@@ -84,6 +84,9 @@ CASES = {
         num_key_value_heads=6, kv_lora_rank=20, q_lora_rank=None, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=12, n_routed_experts=6,
         num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=20, first_k_dense_replace=1, topk_method="group_limited_greedy",
         n_group=3, topk_group=2, routed_scaling_factor=1.7, rope_parameters=dict(rope_type="default", rope_theta=300.0))),
+    "deepseek_v2-norm": ("DeepseekV2Config", dict(
+        num_key_value_heads=6, kv_lora_rank=20, q_lora_rank=None, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=12, n_routed_experts=6,
+        num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=20, norm_topk_prob=True)),
     "deepseek_v3": ("DeepseekV3Config", dict(
         num_key_value_heads=6, kv_lora_rank=20, q_lora_rank=18, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=12, n_routed_experts=6,
         num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=20, first_k_dense_replace=1, n_group=3, topk_group=2,

@@ -76,9 +76,9 @@ struct llm_arch {
     /* Names of `keys` that transformers' class of the family ignores. They are dropped from files that transformers wrote. Ends with NULL. NULL:
      * none. */
     const char *const *ignored;
-    /* Changes a configuration that transformers wrote to what its class of the family makes of it before any other code reads it. 0 or -1. NULL:
-     * nothing. */
-    int (*of_transformers)(json_t *o);
+    /* Changes a configuration that transformers wrote to what its class of the family makes of it before any other code reads it, or refuses it. 0 or
+     * -1. NULL: nothing. */
+    int (*of_transformers)(json_t *o, struct llm_err *e);
     /* Objects of config.json whose members are keys as well, named "text_config.hidden_size". Ends with NULL. NULL: none. */
     const char *const *sections;
     void (*defaults)(struct llm_config *c);

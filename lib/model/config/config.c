@@ -221,7 +221,7 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
  * warns of each), and changes those that its class changes if transformers wrote them. 0 or -1. */
 static int make_ours(json_t *o, const struct llm_arch *arch, bool say, struct llm_err *e)
 {
-    if (llm_config_is_foreign(o) && arch->of_transformers && arch->of_transformers(o) < 0) return llm_no_memory(e, "configuration");
+    if (llm_config_is_foreign(o) && arch->of_transformers && arch->of_transformers(o, e) < 0) return -1;
     for (const char *const *p = arch->ignored; p && *p; p++) {
         const json_t *value = json_object_get(o, *p);
         if (say && value && !json_is_null(value)) llm_warn("configuration: %s: ignored, as transformers' %s ignores it", *p, arch->model_type);

@@ -10,7 +10,8 @@
 int llm_act_find(const char *hf_name)
 {
     static const struct { const char *name; enum llm_act act; } names[] = {
-        {"gelu", LLM_ACT_GELU}, {"gelu_new", LLM_ACT_GELU_TANH}, {"gelu_pytorch_tanh", LLM_ACT_GELU_TANH}, {"gelu_fast", LLM_ACT_GELU_TANH},
+        {"gelu", LLM_ACT_GELU}, {"gelu_python", LLM_ACT_GELU}, {"gelu_python_tanh", LLM_ACT_GELU_TANH}, {"gelu_accurate", LLM_ACT_GELU_TANH},
+        {"gelu_new", LLM_ACT_GELU_TANH}, {"gelu_pytorch_tanh", LLM_ACT_GELU_TANH}, {"gelu_fast", LLM_ACT_GELU_TANH},
         {"relu", LLM_ACT_RELU},
         {"silu", LLM_ACT_SILU}, {"swish", LLM_ACT_SILU}, {"sigmoid", LLM_ACT_SIGMOID}, {"tanh", LLM_ACT_TANH},
         {"relu2", LLM_ACT_RELU2}, {"quick_gelu", LLM_ACT_QUICK_GELU}, {"linear", LLM_ACT_LINEAR}};

@@ -163,6 +163,25 @@ static void test_unknown(void **state)
     json_decref(o);
 }
 
+/* DeepSeek's classes ignore how much of a head is rotated, but not with scaled positions, where they cannot run or all pairs turn alike. */
+static void test_partial(void **state)
+{
+    static const char *const types[] = {"deepseek_v2", "deepseek_v3"};
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct llm_config c;
+        struct llm_err e = {0};
+        json_t *o = json_pack("{s:s, s:f, s:{s:s, s:f}, s:s}", "model_type", types[i], "partial_rotary_factor", .5, "rope_scaling", "rope_type",
+                              "linear", "factor", 2.0, "transformers_version", "5.24.0");
+        assert_int_equal(llm_config_from_json(&c, o, &e), -1);
+        assert_int_equal(e.status, EX_UNAVAILABLE);
+        assert_non_null(strstr(e.text, "partial_rotary_factor: expected 1 beside linear positions, found 0.5"));
+        json_object_del(o, "rope_scaling");
+        if (llm_config_from_json(&c, o, &e) < 0) fail_msg("%s", e.text);
+        json_decref(o);
+    }
+}
+
 /* A key with two names: either is read, the one that is set last decides, and one is written. */
 static void test_alias(void **state)
 {
@@ -187,6 +206,6 @@ static void test_alias(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_published), cmocka_unit_test(test_unknown),
-                                       cmocka_unit_test(test_alias)};
+                                       cmocka_unit_test(test_partial), cmocka_unit_test(test_alias)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,8 +30,9 @@ static struct llm_tensor *random_tensor(struct llm_ctx *c, int64_t rows, int64_t
 static void test_activation_values(void **state)
 {
     static const struct { const char *name; double at_one; } known[] = {
-        {"gelu", .8413447}, {"gelu_new", .8411920}, {"gelu_pytorch_tanh", .8411920}, {"silu", .7310586}, {"swish", .7310586},
-        {"sigmoid", .7310586}, {"relu", 1}, {"tanh", .7615942}, {"quick_gelu", 0.8457958}};
+        {"gelu", .8413447}, {"gelu_new", .8411920}, {"gelu_pytorch_tanh", .8411920},
+        {"gelu_python", .8413447}, {"gelu_python_tanh", .8411920}, {"gelu_accurate", .8411920}, {"gelu_fast", .8411920},
+        {"silu", .7310586}, {"swish", .7310586}, {"sigmoid", .7310586}, {"relu", 1}, {"tanh", .7615942}, {"quick_gelu", 0.8457958}};
     (void)state;
     struct llm_ctx c;
     ctx_make(&c);

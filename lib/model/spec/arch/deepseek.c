@@ -3,6 +3,7 @@
  * the feed-forward parts are plain. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include "model/spec/arch/keys.h"
 
 #define KEYS \
@@ -207,7 +208,22 @@ static void in_files(struct llm_config *c, const struct llm_model_files *files)
                     [LLM_STEM_KV_A] = "self_attn.kv_a_proj_with_mqa", [LLM_STEM_KV_A_NORM] = "self_attn.kv_a_layernorm", \
                     [LLM_STEM_KV_B] = "self_attn.kv_b_proj", LLM_NAMES_EXPERTS("mlp", "gate_proj", "up_proj", "down_proj"))
 
-static const char *const ignored[] = {LLM_IGNORED_PARTIAL, "moe_layer_freq", "scoring_func", NULL};
+static const char *const v2_ignored[] = {LLM_IGNORED_PARTIAL, "moe_layer_freq", "scoring_func", "norm_topk_prob", NULL};
+static const char *const v3_ignored[] = {LLM_IGNORED_PARTIAL, "moe_layer_freq", "scoring_func", NULL};
+
+/* Refuses what transformers' classes ignore with plain positions only: with scaled ones they make fewer frequencies than there are pairs, and fail,
+ * or rotate all pairs by the one that is left. */
+static int of_transformers(json_t *o, struct llm_err *e)
+{
+    static const char *const objects[] = {"rope_scaling", "rope_parameters"};
+    const json_t *r = json_object_get(o, objects[json_object_size(json_object_get(o, objects[0])) == 0]);
+    const char *type = json_string_value(json_object_get(r, "rope_type"));
+    if (!type) type = json_string_value(json_object_get(r, "type"));
+    double factor = 1;
+    if (llm_json_real(o, "partial_rotary_factor", &factor, e) < 0 || (r && llm_json_real(r, "partial_rotary_factor", &factor, e) < 0)) return -1;
+    if (!type || strcmp(type, "default") == 0 || factor == 1) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "partial_rotary_factor: expected 1 beside %s positions, found %g", type, factor);
+}
 
 static const struct llm_other_key v2_others[] = {
     {"aux_loss_alpha", "*"}, {"qk_head_dim", "*"}, {"seq_aux", "*"}, {NULL, NULL}};
@@ -220,7 +236,8 @@ const struct llm_arch llm_arch_deepseek_v2 = {
     .gguf_put = gguf_put,
     .architecture = "DeepseekV2ForCausalLM",
     .keys = v2_keys,
-    .ignored = ignored,
+    .ignored = v2_ignored,
+    .of_transformers = of_transformers,
     .other_keys = v2_others,
     .defaults = v2_defaults,
     .finish = finish,
@@ -242,7 +259,8 @@ const struct llm_arch llm_arch_deepseek_v3 = {
     .gguf_put = gguf_put,
     .architecture = "DeepseekV3ForCausalLM",
     .keys = v3_keys,
-    .ignored = ignored,
+    .ignored = v3_ignored,
+    .of_transformers = of_transformers,
     .other_keys = v3_others,
     .defaults = v3_defaults,
     .finish = v3_finish,

@@ -24,7 +24,7 @@ static const char *const ignored[] = {"query_pre_attn_scalar", "logit_scale", "e
     "layer_types", NULL};
 
 /* transformers' class has a context of its own for longrope, which goes before that in the object, and takes "yarn" for an old name of longrope. */
-static int of_transformers(json_t *o)
+static int of_transformers(json_t *o, struct llm_err *e)
 {
     static const char *const objects[] = {"rope_scaling", "rope_parameters"};
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
@@ -35,12 +35,13 @@ static int of_transformers(json_t *o)
         json_t *r = json_copy((json_t *)(uintptr_t)found);
         if (!r || json_object_set_new(r, "rope_type", json_string("longrope")) < 0 || json_object_set(o, objects[i], r) < 0) {
             json_decref(r);
-            return -1;
+            return llm_no_memory(e, "configuration");
         }
         json_decref(r);
     }
     const bool outside = json_is_integer(json_object_get(o, "original_max_position_embeddings"));
-    return outside ? 0 : json_object_set_new(o, "original_max_position_embeddings", json_integer(4096));
+    if (outside || json_object_set_new(o, "original_max_position_embeddings", json_integer(4096)) == 0) return 0;
+    return llm_no_memory(e, "configuration");
 }
 
 const struct llm_arch llm_arch_phi3 = {
