@@ -183,6 +183,8 @@ struct memory_split {
 int memory_split(struct session *s, const struct llm_infer_plan *p, struct memory_split *m, struct llm_err *e) LLM_MUST_CHECK;
 /* Sets s->cache_memory as --memory says. 0 or -1. */
 int memory_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Bytes that the cache of `all` tokens takes at most, of which `prompt` are the prompt's, that others have, too, if it is `shared`. */
+int64_t memory_of_sequence(const struct session *s, int64_t all, int64_t prompt, bool shared);
 /* Refuses (69) a prompt that --memory has no room for, even if nothing else runs. 0 or -1. */
 int memory_check(const struct session *s, const struct llm_prompt *p, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -44,6 +44,15 @@ int memory_open(struct session *s, struct llm_err *e)
     return 0;
 }
 
+/* What sliding windows have passed is released, unless the cache is saved, or other completions or prompts have it, too. */
+int64_t memory_of_sequence(const struct session *s, int64_t all, int64_t prompt, bool shared)
+{
+    const struct args *a = s->a;
+    if (a->kv_out) return llm_kv_sequence_bytes(&s->engine.pool, all);
+    shared = shared || (a->jsonl && !a->no_sharing);
+    return llm_kv_windowed_bytes(&s->engine.pool, all, shared ? prompt : 0, s->engine.batch);
+}
+
 int memory_check(const struct session *s, const struct llm_prompt *p, struct llm_err *e)
 {
     const struct llm_kv_pool *pool = &s->engine.pool;
@@ -51,7 +60,7 @@ int memory_check(const struct session *s, const struct llm_prompt *p, struct llm
     int64_t begun = p->begin ? p->begin->n : 0, context = s->engine.context, before = encodes ? 1 : begun + p->n;
     int64_t all = p->max_tokens < 0 || p->max_tokens > context - before ? context : before + p->max_tokens;
     if (s->cache_memory == 0) return 0;
-    int64_t bytes = llm_kv_sequence_bytes(pool, all) + (encodes ? llm_kv_sequence_bytes(pool, p->n) : 0);
+    int64_t bytes = memory_of_sequence(s, all, before, p->samples > 1 || begun > 0) + (encodes ? llm_kv_sequence_bytes(pool, p->n) : 0);
     if (p->samples > 1 || begun > 0) bytes += llm_kv_sequence_bytes(pool, 1); /* a page that is shared is copied before it is written */
     bool guided = p->cfg_scale != 0 && p->cfg_scale != 1;
     if (guided) bytes += llm_kv_sequence_bytes(pool, all - before + (p->n_negative > 0 ? p->n_negative : 1));

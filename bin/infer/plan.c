@@ -21,7 +21,8 @@ int run_plan(struct session *s, struct llm_err *e)
         const struct llm_kv_pool *pool = &s->engine.pool;
         struct memory_split m;
         if (drafts_open(s, e) < 0 || memory_split(s, &p, &m, e) < 0) return -1;
-        double tile = (double)llm_kv_sequence_bytes(pool, LLM_KV_TILE), whole = (double)llm_kv_sequence_bytes(pool, s->engine.context);
+        const int64_t context = s->engine.context;
+        double tile = (double)llm_kv_sequence_bytes(pool, LLM_KV_TILE), whole = (double)memory_of_sequence(s, context, context, a->samples > 1);
         values[COLUMNS - 4] = (double)a->memory;
         values[COLUMNS - 3] = (double)m.cache;
         values[COLUMNS - 2] = pool->page_bytes > 0 ? floor((double)m.cache / tile) * LLM_KV_TILE : 0;

@@ -324,6 +324,12 @@ int64_t llm_kv_sequence_bytes(const struct llm_kv_pool *p, int64_t n)
     return pages_for(p, n) * (int64_t)p->page_bytes + p->state_floats * (int64_t)sizeof(float);
 }
 
+int64_t llm_kv_windowed_bytes(const struct llm_kv_pool *p, int64_t n, int64_t held, int64_t pass)
+{
+    const int64_t released = pages_for(p, n) - pages_for(p, held) - pages_for(p, p->window + pass) - 1; /* - 1: the window begins within a page */
+    return llm_kv_sequence_bytes(p, n) - (released > 0 ? released * (int64_t)p->local_bytes : 0);
+}
+
 bool llm_kv_owns_pages(const struct llm_kv *kv)
 {
     for (int64_t i = kv->n_pages; i-- > 0;)

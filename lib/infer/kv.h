@@ -52,6 +52,8 @@ void llm_kv_pool_release(struct llm_kv_pool *p); /* after the sequences */
 int64_t llm_kv_used_bytes(const struct llm_kv_pool *p);
 /* Bytes of a sequence of n tokens that shares nothing. */
 int64_t llm_kv_sequence_bytes(const struct llm_kv_pool *p, int64_t n);
+/* The same at most, while passes of up to `pass` tokens read it and llm_kv_release_passed releases what it can behind the first `held` tokens. */
+int64_t llm_kv_windowed_bytes(const struct llm_kv_pool *p, int64_t n, int64_t held, int64_t pass);
 
 /* Of an evicted cache, which has lost keys: which tokens the rows that it began with belong to. Sequences that share it count themselves. */
 struct llm_kv_kept {

@@ -77,6 +77,26 @@ load ../batch_memory
     "${b[@]}" --jsonl --samples 2 --seed 3 --no-sharing --parallel 1 -b 9 --draft-ngram <<< '{"prompt": "the old dog"}' | jq -r .text | cmp - got
 }
 
+@test "memory: a text that fits only because windows pass is taken, and stays below the bound; what is shared or saved is counted whole" {
+    need_plain_memory
+    llm-train -q -T "$F/tok.json" -n 0 -l 24 -c tiny --set num_hidden_layers=8 --set hidden_size=128 --set num_attention_heads=4 \
+        --set num_key_value_heads=4 --set intermediate_size=64 --set use_sliding_window=true --set sliding_window=70 --set max_window_layers=2 \
+        -o window.llm "$F/data.tok"
+    local b=(llm-infer -m window.llm --cache-type f32 -q -c 4100 -b 64 --temp 1 --ignore-eos -n 3700) long bound
+    long=$(yes 'the old dog sees the red cat.' | head -n 40)
+    "${b[@]}" "$long" > want
+    # 8 KB a token, of which 6 KB are of layers with windows: 32 MB whole, some 11 MB at a time
+    bound=$(($(least "${b[@]}") + 14000000))
+    within $(((bound + bound / 20) / 1000000 + 5)) "${b[@]}" --memory $bound "$long" > got
+    cmp got want
+    [[ $("${b[@]}" --memory $bound --plan | awk '$1 == "cache_limit_contexts" { print $2 }') == 1 ]]
+    refused 69 "--memory: expected a prompt and completion of at most " "${b[@]}" --memory $bound --kv-out whole.kv "$long"
+    jq -nc --arg p "$long$long$long$long$long" '{prompt: $p, tokens: 9}' > one.jsonl
+    "${b[@]}" --jsonl --memory $bound --no-sharing one.jsonl | jq -e '.finish_reason == "length"'
+    run -65 --separate-stderr "${b[@]}" --jsonl --memory $bound one.jsonl
+    [[ $output == *'"error":"--memory: expected a prompt and completion of at most '* ]]
+}
+
 @test "memory: --plan says what fits; what does not fit at all is refused, with status 69, or as its line's error" {
     local b=(llm-infer -m "$F/wide.llm" --cache-type f32 -c 400)
     run -0 "${b[@]}" --plan --memory 30M
