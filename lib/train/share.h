@@ -144,6 +144,7 @@ int64_t llm_share_group_of(const int64_t *first, int64_t chunks, int64_t group_l
 
 /* Units whose gradients travel at the same time, with zero 0 and 1; with zero 2 and 3, whose layers have memory for two groups anyway. */
 enum { LLM_SHARE_SLOTS = 4, LLM_SHARE_FEW_SLOTS = 2 };
+enum { LLM_SHARE_UNIT_ELEMENTS = 4 << 20 }; /* of a unit that has more than one cell */
 
 /* Where a rank has a node of the tree: in the gradient of one of its parts, or in buffer `index` of those of the part. */
 struct llm_share_place { int64_t part, index; bool last; };

@@ -1,12 +1,11 @@
 /* Who owns what, and what that costs (train/share.h). */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
 #include "cpu/optim.h"
 #include "model/spec/declare.h"
 #include "train/share_internal.h"
-
-enum { UNIT_ELEMENTS = 4 << 20 }; /* of a unit that has more than one cell */
 
 /* Whether parts of the parameter can be updated by different ranks. */
 static bool is_cut(const struct llm_trainable *t)
@@ -154,7 +153,7 @@ static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t
         if (next != part) own = 0;
         part = next;
         s->cells[c].owner = llm_share_owner_of(owners, part, at->group) * step + at->home;
-        unit[c] = s->n_units + own / (UNIT_ELEMENTS / (size_t)owners);
+        unit[c] = s->n_units + own / (LLM_SHARE_UNIT_ELEMENTS / (size_t)owners);
         if (unit[c] + 1 - s->n_units > most) most = unit[c] + 1 - s->n_units;
         own += s->cells[c].n;
         done += s->cells[c].n;
@@ -357,7 +356,8 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     const bool int8 = o->gradients == LLM_GRADIENTS_INT8;
     const double parts = (double)(o->seq_parts / llm_layout_rows(l));
     const double most = (double)llm_shard_rows(n_ranks / llm_layout_rows(l), llm_train_options_parts(o)); /* shards of a rank */
-    double all_nodes = 0, unit = size->largest > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->largest;
+    const double rest = size->params - size->in_layers, unit = fmin(fmax(size->largest, rest), LLM_SHARE_UNIT_ELEMENTS);
+    double all_nodes = 0;
     for (int q = 0; q < n_ranks && o->seq_parts == 1; q++) {
         const struct llm_shard_run run = llm_shard_run(q, (int)n_ranks, llm_train_options_parts(o));
         const int64_t nodes = llm_tree_nodes(run.first, run.end, run.n, NULL), buffers = int8 ? run.end - run.first - 1 : llm_shard_buffers(run);
@@ -368,12 +368,11 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     if (o->seq_parts > 1) all_nodes = llm_share_cost_of_parts(n_ranks, l, o, &c);
     c.gradients *= 1 + (double)c.buffers;
     if (n_ranks == 1 && (l->zero < 2 || llm_layout_lanes(l) == 1)) return c;
-    if (size->params - size->in_layers > unit) unit = size->params - size->in_layers > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->params - size->in_layers;
     const double slots = l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS, travelling = size->params < slots * unit ? size->params : slots * unit;
     c.staging = 4 * travelling / ranks * (all_nodes - (double)c.nodes); /* of the rank whose own nodes take most */
     c.ahead = llm_share_ahead(l, o, size->in_layers - size->largest, n_ranks);
     if (l->zero < 2) return c;
-    const double two = 2 * size->largest < size->in_layers ? 2 * size->largest : size->in_layers, rest = size->params - size->in_layers;
+    const double two = 2 * size->largest < size->in_layers ? 2 * size->largest : size->in_layers;
     c.nodes = (int64_t)(most * parts);
     c.buffers = 0;
     c.staging = 4 * travelling / ranks * others * parts;

@@ -22,4 +22,6 @@ load ../ranks_memory
         planned 4 .06 -c moe --set num_hidden_layers=6 --set hidden_size=256 --set intermediate_size=256 --set num_local_experts=8 \
             --set vocab_size=2048 --precision f32 --grad-shards 4 --shard "dp=4,ep=2,zero=$zero"
     done
+    planned 4 .06 -c moe --set num_hidden_layers=6 --set hidden_size=512 --set intermediate_size=512 --set num_local_experts=8 \
+        --set vocab_size=8192 --precision f32 --grad-shards 4 --shard dp=4,ep=2,zero=1
 }
