@@ -19,7 +19,7 @@ drafted() {
     local hows=("--temp 0" "--temp 1 --seed 5" "--temp 0.7 --top-k 8 --repeat-penalty 1.2" "--mirostat 2 --mirostat-ent 2 --samples 3" "--adaptive-target 0.2")
     local sources=("--draft-ngram" "--draft-ngram --draft-max 2 -b 5" "--draft $F/draft.llm" "--draft $F/draft.llm --draft-max 9 -j 2" "--draft own"
         "--draft $F/ngram.llm" "--draft $F/draft.llm --draft-ngram" "--draft $F/ngram.llm --draft-ngram --draft-max 3")
-    printf '{"prompt": "the %s", "n": %d}\n' red 30 old 1 small 60 dog 0 cat 17 red 40 > prompts.jsonl
+    printf '{"prompt": "the %s", "tokens": %d}\n' red 30 old 1 small 60 dog 0 cat 17 red 40 > prompts.jsonl
     for m in "${!models[@]}"; do
         model=$F/${models[m]}.llm
         for h in "${!hows[@]}"; do

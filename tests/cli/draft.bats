@@ -21,7 +21,7 @@ load ../draft
 }
 
 @test "many prompts at once, ends, stops and limits as without" {
-    printf '{"prompt": "the %s", "n": %d}\n' red 9 old 1 small 30 dog 0 cat 17 > prompts.jsonl
+    printf '{"prompt": "the %s", "tokens": %d}\n' red 9 old 1 small 30 dog 0 cat 17 > prompts.jsonl
     for how in "" "--parallel 2" "--stop cat" "--samples 3 --parallel 4" "--context 20"; do
         llm-infer -m "$F/plain.llm" -q --jsonl --no-timings --temp 1 $how < prompts.jsonl > want
         llm-infer -m "$F/plain.llm" -q --jsonl --no-timings --temp 1 --draft-max 3 $how < prompts.jsonl > got
@@ -121,7 +121,7 @@ load ../draft
 
 @test "drafts for recurrent models: the text without, greedily and by chance, one prompt and many, bounded memory, saved states" {
     local model how from train=(llm-train -q --set num_hidden_layers=2 --set hidden_size=32 -l 24 -T "$F/tok.json" -b 4 --lr 3e-3 -n 60 --cross-document)
-    printf '{"prompt": "the %s", "n": %d}\n' red 30 old 1 small 60 dog 0 cat 17 red 40 > prompts.jsonl
+    printf '{"prompt": "the %s", "tokens": %d}\n' red 30 old 1 small 60 dog 0 cat 17 red 40 > prompts.jsonl
     "${train[@]}" -c mamba -o mamba.llm "$F/data.tok"
     "${train[@]}" -c mamba2 --set num_heads=8 --set head_dim=8 -o mamba2.llm "$F/data.tok"
     llm-train -q -c lstm --set hidden_size=32 -l 24 -T "$F/tok.json" -b 4 --lr 3e-3 -n 60 --cross-document -o lstm.llm "$F/data.tok"
