@@ -125,6 +125,8 @@ static int again(struct talk *t, const char *argument, struct llm_err *e)
 {
     (void)argument;
     if (strcmp(talk_last_role(t), "assistant") != 0) return llm_fail(e, EX_DATAERR, "/regen: expected an answer, found none");
+    json_decref(t->replaced);
+    t->replaced = json_incref(json_array_get(t->messages, json_array_size(t->messages) - 1));
     talk_drop(t);
     t->s->sampling.seed++;
     return COMMAND_ANSWER;

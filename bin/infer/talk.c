@@ -304,4 +304,5 @@ void talk_release(struct talk *t)
     sight_release(&t->pictures);
     llm_buf_release(&t->reply);
     json_decref(t->messages);
+    json_decref(t->replaced);
 }

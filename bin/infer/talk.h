@@ -7,6 +7,7 @@
 struct talk {
     struct session *s;
     json_t *messages;          /* what was said so far, as OpenAI's messages */
+    json_t *replaced;          /* of /regen: the answer that was there; NULL: none */
     int64_t max_tokens;        /* of an answer */
     struct llm_kv kv;          /* of the turns so far, but for the last token said */
     int32_t *ids;              /* the turn at hand: all of the conversation's tokens, as the template has it now */

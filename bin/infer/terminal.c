@@ -62,9 +62,10 @@ static enum edit_result read_message(struct edit *ed, struct llm_buf *message, b
     return status < 0 ? EDIT_FAILED : got;
 }
 
-/* Removes a message that got no answer. */
+/* Removes a message that got no answer; one that had an answer before /regen has it again. */
 static void take_back(struct talk *t)
 {
+    if (t->replaced && json_array_append(t->messages, t->replaced) == 0) return;
     if (strcmp(talk_last_role(t), "user") == 0) talk_drop(t);
 }
 
@@ -110,7 +111,12 @@ static int react(struct talk *t, struct llm_buf *text, bool command, bool *leave
     while (text->n > 0 && strchr(" \t\n", text->p[text->n - 1])) text->p[--text->n] = 0;
     switch (command_run(t, text->p, e)) {
     case COMMAND_EXIT: *leave = true; return 0;
-    case COMMAND_ANSWER: return answer(t, e);
+    case COMMAND_ANSWER: {
+        int status = answer(t, e);
+        json_decref(t->replaced);
+        t->replaced = NULL;
+        return status;
+    }
     case COMMAND_DONE: return 0;
     default: break;
     }

@@ -139,6 +139,17 @@ wait 20
     done
 }
 
+@test "/regen that gets no answer leaves the one that was there" {
+    talk "\"Once\\r\"
+\"/save a.json\\r\"
+\"/system $(printf 'be kind %.0s' {1..40})\\r\"
+\"/regen\\r\"
+\"/save b.json\\r\"
+\"/exit\\r\"" -c 64
+    [[ $output == *"llm-infer: prompt: expected at most 64 tokens (the context), found "* ]]
+    assert_equal "$(jq -c '.messages[1:]' b.json)" "$(jq -c '.messages' a.json)"
+}
+
 @test "a message that does not fit the context is named and taken back; the talk goes on" {
     talk '"Once upon a time there was a message that is much too long to fit a context of so few\r"
 "Once\r"
