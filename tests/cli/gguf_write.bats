@@ -145,6 +145,18 @@ END
     run --separate-stderr llm-quantize -t f32 m.llm m.gguf
     [[ $stderr == *"sliding_window: llama.cpp has none for a model of type 'mistral': it differs from the 9-th token on"* ]]
     [[ $stderr == *"rope_scaling: llama.cpp takes 32 and 1 as beta_fast and beta_slow"* ]]
+    # groups that are all chosen are one group: llama.cpp ends itself at other numbers
+    kv='"kv_lora_rank": 8, "q_lora_rank": null, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "moe_intermediate_size": 16'
+    key='"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 2, "rope_scaling": {"rope_type": "linear", "factor": 4}'
+    echo "{\"model_type\": \"deepseek_v3\", $small, $kv, $key, \"first_k_dense_replace\": 0}" > c.json
+    llm-train -q -c c.json -T tok.json -n 0 -o m.llm
+    run --separate-stderr llm-quantize -t f32 m.llm m.gguf
+    [[ $status == 0 && $stderr == *"rope_scaling: llama.cpp multiplies attention scores of a model of type 'deepseek_v3' by 1.29648,"* ]]
+    [[ $stderr == *"q_lora_rank: llama.cpp loads a model of type 'deepseek_v3' without it only with 26 or 27 layers"* ]]
+    LC_ALL=C grep -aqP 'expert_group_count\x04\x00\x00\x00\x01\x00\x00\x00' m.gguf
+    llm-infer -q -m m.llm --precision f32 --score abcdefgh | cut -f3 > want
+    llm-infer -q -m m.gguf -T tok.json --precision f32 --score abcdefgh | cut -f3 > got
+    near_lines got want 1e-4
 }
 
 @test "outputs that cannot be written" {

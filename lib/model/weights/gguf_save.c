@@ -71,6 +71,7 @@ static struct llm_config config_in_file(const struct llm_config *c, const struct
     in.norm_gain_offset = 0;
     in.qkv_by_head = false;
     in.num_nextn_predict_layers = 0; /* for training */
+    if (in.topk_group == in.n_group) in.topk_group = in.n_group = 1; /* all groups are chosen; llama.cpp does not load such numbers */
     if (arch->gguf_names && !arch->gguf_names->pooler) in.pooler = false;
     if (arch->gguf_names && !arch->gguf_names->head_dense) in.head_transform = false;
     plain_scaling(&in);
@@ -406,6 +407,14 @@ static void tell_unread(const struct save *s)
     if (r->kind == LLM_ROPE_YARN && ((r->beta_fast > 0 && r->beta_fast != 32) || (r->beta_slow > 0 && r->beta_slow != 1))) {
         llm_note("rope_scaling: llama.cpp takes 32 and 1 as beta_fast and beta_slow of a model of type '%s': it differs from the first token on",
                  s->m->config.model_type);
+    }
+    if (c->kv_lora_rank == 0) return;
+    if (r->kind == LLM_ROPE_LINEAR && r->factor > 1) {
+        llm_note("rope_scaling: llama.cpp multiplies attention scores of a model of type '%s' by %g, as if it were YaRN's: it differs from the 2-nd "
+                 "token on", s->m->config.model_type, pow(llm_gguf_yarn_magnitude(r->factor), 2));
+    }
+    if (c->q_lora_rank == 0 && c->num_hidden_layers != 26 && c->num_hidden_layers != 27) {
+        llm_note("q_lora_rank: llama.cpp loads a model of type '%s' without it only with 26 or 27 layers", s->m->config.model_type);
     }
 }
 
