@@ -60,7 +60,7 @@ int tools_take(struct tools *t, struct session *s, json_t *object, struct llm_er
         return llm_fail(e, EX_UNAVAILABLE, "\"tool_choice\": the chat template shows no form of calls that is known, so a call cannot be demanded");
     }
     if (t->list && !strstr(template_text, "tools") && !strstr(template_text, "functions")) say_unseen(s);
-    if (t->always) snprintf(t->mark, sizeof t->mark, "%s%s", t->form->open, t->form->begin);
+    if (t->always && !t->form->talk) snprintf(t->mark, sizeof t->mark, "%s%s", t->form->open, t->form->begin);
     json_object_del(object, "tools");
     json_object_del(object, "tool_choice");
     json_object_del(object, "parallel_tool_calls");
@@ -116,9 +116,11 @@ static json_t *call_of(const json_t *call, const struct llm_completion *c, size_
 static json_t *text_without_calls(const struct tools *t, const struct llm_completion *c)
 {
     const struct llm_buf *said = &c->text.bytes;
+    const char *p = said->p ? said->p : "";
+    const size_t talk = t->form ? llm_tool_talk(t->form, p, said->n) : 0;
     struct llm_buf text = {0};
     json_t *o = NULL;
-    if (llm_buf_put(&text, t->mark, strlen(t->mark), NULL) == 0 && llm_buf_put(&text, said->p ? said->p : "", said->n, NULL) == 0) {
+    if (llm_buf_put(&text, t->mark, strlen(t->mark), NULL) == 0 && llm_buf_put(&text, p + talk, said->n - talk, NULL) == 0) {
         o = llm_json_text(text.p ? text.p : "", text.n);
     }
     llm_buf_release(&text);
@@ -129,18 +131,23 @@ json_t *tools_message(const struct tools *t, const struct session *s, const stru
 {
     struct llm_buf text = {0};
     json_t *calls = NULL, *list = NULL, *said = NULL, *o = NULL;
-    size_t n_content = 0;
+    size_t n_content = 0, talk = 0;
     int status = 0;
     *called = false;
     if (t->form) status = whole_text(s, c, &text, e);
-    if (t->form && status == 0) status = llm_tool_calls_read(t->form, text.p ? text.p : "", text.n, t->always, &calls, &n_content, e);
+    if (t->form && status == 0) {
+        const char *p = text.p ? text.p : "";
+        talk = llm_tool_talk(t->form, p, text.n);
+        const bool begun = t->always || (t->form->talk && talk == 0);
+        status = llm_tool_calls_read(t->form, p + talk, text.n - talk, begun, &calls, &n_content, e);
+    }
     if (calls) list = json_array();
     for (size_t i = 0; status == 0 && i < json_array_size(calls); i++) {
         json_t *call = call_of(json_array_get(calls, i), c, i, e);
         if (!call || json_array_append_new(list, call) < 0) status = -1;
     }
     if (status == 0) {
-        said = calls ? n_content > 0 ? llm_json_text(text.p, n_content) : json_null() : text_without_calls(t, c);
+        said = calls ? n_content > 0 ? llm_json_text(text.p + talk, n_content) : json_null() : text_without_calls(t, c);
         o = json_pack("{s:s,s:o}", "role", "assistant", "content", said);
         if (o && calls && json_object_set(o, "tool_calls", list) < 0) {
             json_decref(o);

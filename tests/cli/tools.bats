@@ -10,6 +10,7 @@ setup() {
     printf '%s' "{% for m in messages %}[INST]{{ m.content }}{% endfor %}{# [TOOL_CALLS] #}" > mistral.jinja
     printf '%s' '{% for m in messages %}<|start_header_id|>{{ m.content }}{% endfor %}{# {"name": , "parameters": } #}' > llama3.jinja
     printf '%s' '{% for m in messages %}<function={{ m.content }}</function>{% endfor %}' > functionary.jinja
+    printf '%s' "{% for m in messages %}{{ '>>>all\n' + m.content }}{% endfor %}{# >>>\${recipient} #}>>>" > functionary32.jinja
     printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}{# <|START_ACTION|> "tool_name" #}' > command-r7b.jinja
     printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}{# Action:\n```json "tool_name" #}' > command-r.jinja
     printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}{{ functions[:9] }} functools[ {{ datetime[:0] }}' > firefunction.jinja
@@ -42,7 +43,7 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
 
 @test "tool_choice required: every answer is a call that the schema allows, in every form" {
     need_tool jq
-    for form in hermes mistral llama3 functionary command-r command-r7b firefunction; do
+    for form in hermes mistral llama3 functionary functionary32 command-r command-r7b firefunction; do
         line '{"tool_choice": "required", "samples": 8, "temp": 1.5, "parallel_tool_calls": false}' | ask $form.jinja > got
         jq -e "$is_call" got
         line '{"tool_choice": {"type": "function", "function": {"name": "get_weather"}}, "samples": 6, "temp": 1.5, "parallel_tool_calls": false}' |
@@ -72,6 +73,19 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
     mark '[TOOL_CALLS]' true
     line '{"logit_bias": {"299": 100}, "parallel_tool_calls": false, "temp": 1, "samples": 4, "tools": '"$(jq -c '.[:1]' <<< "$TOOLS")"'}' | ask mistral.jinja > got
     [[ $(jq -c "[(.message.tool_calls | length), ($is_call)]" got | sort | uniq -c | tr -s ' ') == ' 4 [1,true]' ]]
+}
+
+@test "a template whose prompt ends in the mark of Functionary 3.2: the answer says whom it is for" {
+    need_tool jq
+    mark $'all\n' false
+    line '{"logit_bias": {"299": 100}, "tokens": 4}' | ask functionary32.jinja |
+        jq -e '.finish_reason == "length" and .message == {role: "assistant", content: "all\nall\nall\n"}'
+    # a call that the model begins at once
+    mark $'now\n{}' false
+    line '{"logit_bias": {"299": 100}, "tokens": 1}' | ask functionary32.jinja |
+        jq -e '.finish_reason == "tool_calls" and .message.content == null and (.message.tool_calls | length == 1 and .[0].function == {name: "now", arguments: "{}"})'
+    # one that is demanded and cut is a text, without a second mark
+    line '{"tool_choice": "required", "tokens": 1}' | ask functionary32.jinja | jq -e '.message.content | startswith(">>>") | not'
 }
 
 @test "OpenAI's lines: calls in their form; earlier calls and results go to the template" {

@@ -5,20 +5,22 @@
 #define DEEPSEEK_SEPARATOR "<｜tool▁sep｜>"
 const struct llm_tool_form llm_tool_forms[] = {
     {"deepseek-r1", {DEEPSEEK_SEPARATOR, "```json"}, "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>function" DEEPSEEK_SEPARATOR, "\n```json\n",
-     "\n```<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "", false, false, NULL, NULL},
+     "\n```<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "", false, false, NULL, NULL, NULL},
     {"deepseek-v3.1", {DEEPSEEK_SEPARATOR}, "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", DEEPSEEK_SEPARATOR, "<｜tool▁call▁end｜>",
-     "<｜tool▁calls▁end｜>", "", false, false, NULL, NULL},
-    {"mistral-v11", {"[TOOL_CALLS]", "[ARGS]"}, "", "[TOOL_CALLS]", "[ARGS]", "", "", "", false, false, NULL, NULL},
-    {"mistral", {"[TOOL_CALLS]"}, "", "[TOOL_CALLS]", "", "", "", "arguments", true, false, NULL, NULL},
-    {"phi4", {"<|tool_call|>", "<|/tool_call|>"}, "", "<|tool_call|>", "", "<|/tool_call|>", "", "arguments", true, false, NULL, NULL},
+     "<｜tool▁calls▁end｜>", "", false, false, NULL, NULL, NULL},
+    {"mistral-v11", {"[TOOL_CALLS]", "[ARGS]"}, "", "[TOOL_CALLS]", "[ARGS]", "", "", "", false, false, NULL, NULL, NULL},
+    {"mistral", {"[TOOL_CALLS]"}, "", "[TOOL_CALLS]", "", "", "", "arguments", true, false, NULL, NULL, NULL},
+    {"phi4", {"<|tool_call|>", "<|/tool_call|>"}, "", "<|tool_call|>", "", "<|/tool_call|>", "", "arguments", true, false, NULL, NULL, NULL},
     {"command-r7b", {"<|START_ACTION|>", "\"tool_name\""}, "", "<|START_ACTION|>", "", "<|END_ACTION|>", "", "parameters", true, false, "tool_name",
-     "tool_call_id"},
-    {"command-r", {"Action:", "```json", "\"tool_name\""}, "Action:", "\n```json\n", "", "```", "", "parameters", true, false, "tool_name", NULL},
-    {"granite", {"<|tool_call|>"}, "", "<|tool_call|>", "", "", "", "arguments", true, false, NULL, NULL},
-    {"hermes", {"<tool_call>", "</tool_call>"}, "", "<tool_call>", "", "</tool_call>", "", "arguments", false, false, NULL, NULL},
-    {"functools", {"functools["}, "", "functools", "", "", "", "arguments", true, false, NULL, NULL},
-    {"functionary-v3.1", {"<function=", "</function>"}, "", "<function=", ">", "</function>", "", "", false, false, NULL, NULL},
-    {"llama3", {"<|start_header_id|>", "\"parameters\""}, "", "", "", "", "", "parameters", false, true, NULL, NULL},
+     "tool_call_id", NULL},
+    {"command-r", {"Action:", "```json", "\"tool_name\""}, "Action:", "\n```json\n", "", "```", "", "parameters", true, false, "tool_name",
+     NULL, NULL},
+    {"granite", {"<|tool_call|>"}, "", "<|tool_call|>", "", "", "", "arguments", true, false, NULL, NULL, NULL},
+    {"hermes", {"<tool_call>", "</tool_call>"}, "", "<tool_call>", "", "</tool_call>", "", "arguments", false, false, NULL, NULL, NULL},
+    {"functionary-v3.2", {">>>all", ">>>${recipient}"}, "", ">>>", "\n", "", "", "", false, false, NULL, NULL, "all\n"},
+    {"functools", {"functools["}, "", "functools", "", "", "", "arguments", true, false, NULL, NULL, NULL},
+    {"functionary-v3.1", {"<function=", "</function>"}, "", "<function=", ">", "</function>", "", "", false, false, NULL, NULL, NULL},
+    {"llama3", {"<|start_header_id|>", "\"parameters\""}, "", "", "", "", "", "parameters", false, true, NULL, NULL, NULL},
     {0}};
 
 /* Templates whose calls are no JSON, though they have another family's markers. */
@@ -133,6 +135,12 @@ static int take_calls(struct rest r, const struct llm_tool_form *f, json_t *call
         if (r.n == 0) return 0;
         if (f->bare ? !skip_text(&r, ";") : !skip_text(&r, f->begin)) return 1;
     }
+}
+
+size_t llm_tool_talk(const struct llm_tool_form *f, const char *text, size_t n)
+{
+    const size_t k = f->talk ? strlen(f->talk) : 0;
+    return n >= k && k > 0 && memcmp(text, f->talk, k) == 0 ? k : 0;
 }
 
 int llm_tool_calls_read(const struct llm_tool_form *f, const char *text, size_t n, bool begun, json_t **calls, size_t *n_content, struct llm_err *e)

@@ -17,12 +17,15 @@ struct llm_tool_form {
     bool bare;                 /* a text that begins with a call's '{' is one: `begin` is "" */
     const char *key;           /* of the name; NULL: "name" */
     const char *id;            /* of a number, as a text, with which a call begins; NULL: none */
+    const char *talk;          /* the prompt ends in `begin`, and an answer that is no call begins with this; NULL: it does not */
 };
 /* Ends with a NULL name. A further family is a row, before any whose hints its templates have, too. */
 extern const struct llm_tool_form llm_tool_forms[];
 /* The form of a template's calls. NULL: it shows none that is known. */
 const struct llm_tool_form *llm_tool_form_find(const char *template_text);
 
+/* How many bytes at the beginning of an answer say only that what follows is no call. */
+size_t llm_tool_talk(const struct llm_tool_form *f, const char *text, size_t n);
 /* Reads the calls in a text; special tokens must be in it as they are written. `begun`: the text begins after `open` and `begin`. *calls: an array of
  * {"name": …, "arguments": {…}}, the caller's; NULL if there is none, or what looks like one is not whole. *n_content: bytes before the first call,
  * white space at their end left out. 0 or -1. */

@@ -39,6 +39,9 @@ static const struct { const char *form, *text, *calls, *content; bool begun; } c
     {"granite", "<|tool_call|>[{\"arguments\": {\"x\": 1}, \"name\": \"f\"}]", CALL, "", false},
     {"functools", " functools[{\"name\": \"f\", \"arguments\": {\"x\": 1}}]", CALL, "", false},
     {"functionary-v3.1", "<function=f>{\"x\": 1}</function><function=g>{}</function>", TWO, "", false},
+    {"functionary-v3.2", "f\n{\"x\": 1}>>>g\n{}", TWO, "", true},
+    {"functionary-v3.2", "It rains.>>>f\n{\"x\": 1}", CALL, "It rains.", false},
+    {"functionary-v3.2", "It rains.\nNo {}", NULL, NULL, true},
     {"deepseek-v3.1", "a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>", CALL, "a", false},
     {"deepseek-r1", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"x\": 1}\n```<｜tool▁call▁end｜>\n"
      "<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>", TWO, "", false},
@@ -86,7 +89,8 @@ static void forms_of_templates(void **state)
 {
     static const struct { const char *template_text, *form; } v[] = {
         {"<tool_call>{{ x }}</tool_call>", "hermes"}, {"<tool_call><function={{ f }}><parameter=x></tool_call>", NULL},
-        {"[TOOL_CALLS]{{ f }}[ARGS]", "mistral-v11"}, {"[TOOL_CALLS] [", "mistral"}, {"<|im_start|>", NULL},
+        {"[TOOL_CALLS]{{ f }}[ARGS]", "mistral-v11"}, {"[TOOL_CALLS] [", "mistral"},
+        {">>>${recipient} '>>>all\\n'", "functionary-v3.2"}, {"<|im_start|>", NULL},
         {"<|start_header_id|>{\"name\": \"f\", \"parameters\": }", "llama3"}, {"<｜tool▁sep｜>\n```json\n", "deepseek-r1"},
         {"<｜tool▁sep｜>", "deepseek-v3.1"}, {"<|tool_call|><|/tool_call|>", "phi4"}, {"<|tool_call|>", "granite"},
         {"<|START_ACTION|>[{\"tool_name\": x}] Action: write", "command-r7b"}, {"\nAction:\n```json\n[ \"tool_name\": ", "command-r"}};
