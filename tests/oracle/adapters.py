@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes tests/golden/adapters by PEFT in double precision, on the model of tests/golden/tiny: `init`, a LoRA adapter of random pairs as PEFT's folder;
 `losses.json`, the losses of 20 steps that train it, and the log-probabilities of a prompt with the adapter as it was and as it became; `trained`, the
-folder after these steps. The same with magnitudes (DoRA): `dora` and `dora-losses.json`.
+folder after these steps. The same with magnitudes (DoRA): `dora` and `dora-losses.json`; with ranks and alphas of modules' own: `patterns` and
+`patterns-losses.json`.
 
 Usage: tests/oracle/adapters.py  (from the checkout; needs torch, transformers, peft, tokenizers)"""
 import json
@@ -81,3 +82,5 @@ def make(folder, losses, trained_folder, **options):
 
 make("init", "losses.json", "trained")
 make("dora", "dora-losses.json", None, use_dora=True)
+make("patterns", "patterns-losses.json", None, rank_pattern={"q_proj": 6, r"layers\.0\.mlp\..*": 2},
+     alpha_pattern={"model.layers.0.self_attn.q_proj": 3, "q_proj": 9, r"layers\.[1-9]\.mlp\.(up|down)_proj": 11})

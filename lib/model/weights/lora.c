@@ -56,6 +56,7 @@ void llm_lora_destroy(struct llm_lora *l)
     free(l->path);
     free(l->base_path);
     json_decref(l->training);
+    json_decref(l->alphas);
     llm_checkpoint_close(l->file);
     free(l);
 }
@@ -135,12 +136,17 @@ void llm_lora_add_whole(struct llm_lora *l, struct llm_param *p)
     l->whole[l->n_whole++] = p;
 }
 
+double llm_lora_scale(const struct llm_lora *l, const struct llm_lora_pair *q)
+{
+    const double rank = (double)q->a.weight.n;
+    return (q->alpha > 0 ? q->alpha : l->alpha) / (l->rslora ? sqrt(rank) : rank);
+}
+
 static void renorm(const struct llm_lora *l)
 {
     for (size_t i = 0; l->dora && i < l->n_pairs; i++) {
         const struct llm_lora_pair *q = &l->pairs[i];
-        double rank = (double)q->a.weight.n;
-        llm_adapter_norms(q->param, &q->op, (float)(l->alpha / (l->rslora ? sqrt(rank) : rank)), q->norm);
+        llm_adapter_norms(q->param, &q->op, (float)llm_lora_scale(l, q), q->norm);
     }
 }
 
@@ -155,10 +161,9 @@ void llm_lora_attach(struct llm_lora *l, struct llm_model *m)
     *last = l;
     for (size_t i = 0; i < l->n_pairs; i++) {
         struct llm_lora_pair *q = &l->pairs[i];
-        double rank = (double)q->a.weight.n;
         const struct llm_adapter **at = &q->param->adapter;
         q->op.id = l->id;
-        q->op.scale = (float)(l->alpha / (l->rslora ? sqrt(rank) : rank)) * l->factor;
+        q->op.scale = (float)llm_lora_scale(l, q) * l->factor;
         q->op.factor = l->factor;
         q->op.dropout = (float)l->dropout;
         while (*at) at = &((struct llm_adapter *)(uintptr_t)*at)->next;

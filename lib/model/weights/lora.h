@@ -16,6 +16,7 @@
 struct llm_lora_pair {
     struct llm_param *param;       /* the model's matrix [n, k] */
     struct llm_param a, b;         /* [rank, k], [n, rank]; F32, owned */
+    double alpha;                  /* its own; 0: the adapter's */
     struct llm_param magnitude;    /* [n], F32, owned; without data unless llm_lora.dora */
     float *norm;                   /* [n], owned; NULL without magnitude */
     struct llm_adapter op;         /* what products with the matrix read; linked into param->adapter */
@@ -30,6 +31,7 @@ struct llm_lora {
     char base_fingerprint[17];     /* ""; or the fingerprint of the model that it was made for */
     int64_t rank;                  /* the highest of its pairs */
     double alpha;
+    json_t *alphas;                /* PEFT's alpha_pattern while it is read: module's pattern → alpha of its pair; owned; NULL: none */
     bool rslora;                   /* scale alpha / √rank in place of alpha / rank */
     bool dora;                     /* its pairs have magnitudes (DoRA, Liu et al. 2024) */
     double dropout;                /* in training, of the inputs of a */

@@ -1,4 +1,6 @@
 /* PEFT's adapter_config.json, which .llm files of adapters keep too. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 #include "model/weights/lora_internal.h"
@@ -76,6 +78,18 @@ static json_t *number(double v)
     return v == (double)(int64_t)v ? json_integer((json_int_t)v) : json_real(v);
 }
 
+/* The alphas of pairs that have their own. */
+static json_t *alpha_pattern(const struct llm_lora *l)
+{
+    json_t *o = json_object();
+    for (size_t i = 0; o && i < l->n_pairs; i++) {
+        char module[LLM_LORA_NAME];
+        llm_lora_module(l->pairs[i].param, module);
+        if (l->pairs[i].alpha > 0 && l->pairs[i].alpha != l->alpha) json_object_set_new(o, module, number(l->pairs[i].alpha));
+    }
+    return o;
+}
+
 bool llm_lora_ties(const struct llm_lora *l, const struct llm_model *m)
 {
     bool embedding = false;
@@ -87,13 +101,13 @@ json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, str
 {
     bool transposed = false;
     for (size_t i = 0; i < l->n_pairs; i++) transposed |= l->pairs[i].param->spec->transposed;
-    json_t *o = json_pack("{s:s,s:s,s:o,s:I,s:o,s:o,s:b,s:b,s:s,s:b,s:o,s:o,s:o,s:{},s:b,s:b}", "peft_type", "LORA", "task_type",
+    json_t *o = json_pack("{s:s,s:s,s:o,s:I,s:o,s:o,s:b,s:b,s:s,s:b,s:o,s:o,s:o,s:o,s:b,s:b}", "peft_type", "LORA", "task_type",
                           m->config.num_labels > 0 ? "SEQ_CLS" : m->config.bidirectional ? "FEATURE_EXTRACTION"
                           : m->config.num_encoder_layers > 0 ? "SEQ_2_SEQ_LM" : "CAUSAL_LM",
                           "base_model_name_or_path", l->base_path ? json_string(l->base_path) : json_null(), "r", (json_int_t)l->rank,
                           "lora_alpha", number(l->alpha), "lora_dropout", json_real(l->dropout), "use_rslora", l->rslora, "use_dora", l->dora,
                           "bias", "none", "fan_in_fan_out", transposed, "target_modules", targets(l, m), "modules_to_save", whole_modules(l),
-                          "rank_pattern", rank_pattern(l), "alpha_pattern", "inference_mode", true, "init_lora_weights", true);
+                          "rank_pattern", rank_pattern(l), "alpha_pattern", alpha_pattern(l), "inference_mode", true, "init_lora_weights", true);
     /* Else PEFT leaves the head that is the embedding as it was. */
     if (o && llm_lora_ties(l, m)) json_object_set_new(o, "ensure_weight_tying", json_true());
     if (!o) llm_no_memory(e, "adapter_config.json");
@@ -104,7 +118,7 @@ json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, str
 
 /* Keys whose values other than these change what the adapter computes in a way that is not supported. */
 static const struct { const char *key, *harmless; } keys[] = {
-    {"bias", "[\"none\"]"}, {"alpha_pattern", "[{}]"}, {"layer_replication", "[]"}, {"lora_bias", "[false]"},
+    {"bias", "[\"none\"]"}, {"layer_replication", "[]"}, {"lora_bias", "[false]"},
     {"use_qalora", "[false]"}, {"megatron_config", "[]"}, {"trainable_token_indices", "[]"}, {"target_parameters", "[[]]"},
     {"init_lora_weights", "[true, false, \"gaussian\", \"orthogonal\", \"eva\"]"}, /* others change the base when PEFT loads them */
     {"exclude_modules", "*"}, {"alora_invocation_tokens", "[]"}, {"arrow_config", "[]"}};
@@ -142,7 +156,50 @@ int llm_lora_read_config(struct llm_lora *l, const json_t *config, struct llm_er
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (check_key(config, keys[i].key, keys[i].harmless, e) < 0) return -1;
     }
+    json_t *alphas = json_object_get(config, "alpha_pattern");
+    if (alphas && !json_is_null(alphas) && !json_is_object(alphas)) return llm_fail(e, EX_DATAERR, "alpha_pattern: expected an object");
+    json_decref(l->alphas);
+    l->alphas = json_is_object(alphas) ? json_incref(alphas) : NULL;
     free(l->base_path);
     l->base_path = base ? strdup(base) : NULL;
     return base && !l->base_path ? llm_no_memory(e, "an adapter") : 0;
+}
+
+/* Whether PEFT's `pattern` names the module: a regular expression of its name or of the end of it after a dot. -1: it is none. */
+static int names_module(const char *pattern, const char *module, struct llm_err *e)
+{
+    struct llm_buf text = {0};
+    int code = 0, found = -1;
+    PCRE2_SIZE at = 0;
+    if (llm_buf_printf(&text, e, "^(.*\\.)?(%s)$", pattern) < 0) return -1;
+    pcre2_code *p = pcre2_compile((PCRE2_SPTR)text.p, text.n, PCRE2_UTF, &code, &at, NULL);
+    pcre2_match_data *d = p ? pcre2_match_data_create_from_pattern(p, NULL) : NULL;
+    if (d) found = pcre2_match(p, (PCRE2_SPTR)module, strlen(module), 0, 0, d, NULL) > 0;
+    else if (p) llm_no_memory(e, "an adapter");
+    else llm_fail(e, EX_DATAERR, "alpha_pattern: expected regular expressions, found '%.60s'", pattern);
+    pcre2_match_data_free(d);
+    pcre2_code_free(p);
+    llm_buf_release(&text);
+    return found;
+}
+
+int llm_lora_set_alphas(struct llm_lora *l, struct llm_err *e)
+{
+    for (size_t i = 0; l->alphas && i < l->n_pairs; i++) {
+        char module[LLM_LORA_NAME];
+        const char *pattern;
+        json_t *v;
+        llm_lora_module(l->pairs[i].param, module);
+        json_object_foreach(l->alphas, pattern, v) { /* the first that names it decides */
+            int named = names_module(pattern, module, e);
+            if (named < 0) return -1;
+            if (!named) continue;
+            l->pairs[i].alpha = json_number_value(v);
+            if (l->pairs[i].alpha > 0 && l->pairs[i].alpha < 1e9) break;
+            return llm_fail(e, EX_DATAERR, "alpha_pattern: '%.60s': expected a number above 0", pattern);
+        }
+    }
+    json_decref(l->alphas);
+    l->alphas = NULL;
+    return 0;
 }

@@ -153,7 +153,9 @@ int llm_lora_mirror(struct llm_model *m, const struct llm_model *of, struct llm_
         const struct llm_param *p = llm_model_find(of, m->params[i].name);
         const struct llm_lora_pair *pair = p ? llm_lora_pair_of(from, p) : NULL;
         if (p && llm_lora_is_whole(from, p)) llm_lora_add_whole(l, &m->params[i]);
-        if (!pair || llm_lora_add_pair(l, m, &m->params[i], pair->a.weight.n, e)) continue;
+        struct llm_lora_pair *q = pair ? llm_lora_add_pair(l, m, &m->params[i], pair->a.weight.n, e) : NULL;
+        if (q) q->alpha = pair->alpha;
+        if (q || !pair) continue;
         llm_lora_destroy(l);
         return -1;
     }

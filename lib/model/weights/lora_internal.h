@@ -16,6 +16,8 @@ void llm_lora_destroy(struct llm_lora *l);
 /* A pair of zeros at the matrix p. NULL: memory is short. */
 struct llm_lora_pair *llm_lora_add_pair(struct llm_lora *l, const struct llm_model *m, struct llm_param *p, int64_t rank, struct llm_err *e)
     LLM_MUST_CHECK;
+/* What multiplies b · a, without the factor that the user asked for. */
+double llm_lora_scale(const struct llm_lora *l, const struct llm_lora_pair *q);
 void llm_lora_add_whole(struct llm_lora *l, struct llm_param *p);
 /* Puts the adapter at the end of the model's list, which then owns it; its scales follow from alpha, ranks and factor. */
 void llm_lora_attach(struct llm_lora *l, struct llm_model *m);
@@ -29,6 +31,8 @@ void llm_lora_drop_staging(struct llm_lora *l);
 /* ---- lora_config.c ---- */
 /* Reads adapter_config.json into `l`; what is not supported is refused by its key (EX_UNAVAILABLE). */
 int llm_lora_read_config(struct llm_lora *l, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
+/* Gives pairs that alpha_pattern names their own alpha. 0 or -1. */
+int llm_lora_set_alphas(struct llm_lora *l, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether it stores an embedding whole that is the model's head, too. */
 bool llm_lora_ties(const struct llm_lora *l, const struct llm_model *m);
 

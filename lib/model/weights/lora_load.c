@@ -279,6 +279,7 @@ int llm_lora_load(struct llm_model *m, const char *path, float factor, struct ll
     int r = l->path ? read_any(l, m, path, e) : llm_no_memory(e, "an adapter");
     if (r == 0 && l->n_pairs + l->n_whole == 0) r = llm_fail(e, EX_DATAERR, "expected pairs of matrices, found none");
     if (r == 0) r = check_whole(m, l, e);
+    if (r == 0) r = llm_lora_set_alphas(l, e);
     if (r == 0) {
         llm_lora_attach(l, m);
         return 0;

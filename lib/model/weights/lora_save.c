@@ -164,18 +164,26 @@ static const struct llm_lora_pair *highest(const struct llm_lora *l, const struc
     return found;
 }
 
-/* One half of a pair as part of a stack of `rank`: rows of a, columns of b that its own rank lacks are zero. Readers scale all by alpha / rank, so
- * that b makes up for its own. */
-static int put_half(const struct llm_model *m, const struct llm_lora_pair *q, bool b, int64_t rank, float *out, struct llm_err *e)
+/* What b is multiplied by in a stack of `rank` so that readers, who scale all by gguf_alpha / rank, get its own scale. */
+static double make_up(const struct llm_lora *l, const struct llm_lora_pair *q, int64_t rank)
+{
+    const double own = (double)q->a.weight.n, alpha = q->alpha > 0 ? q->alpha / l->alpha : 1;
+    return alpha * ((double)rank / (l->rslora ? sqrt(own * (double)l->rank) : own));
+}
+
+/* One half of a pair as part of a stack of `rank`: rows of a, columns of b that its own rank lacks are zero. */
+static int put_half(const struct llm_lora *l, const struct llm_model *m, const struct llm_lora_pair *q, bool b, int64_t rank, float *out,
+                    struct llm_err *e)
 {
     const int64_t own = q->a.weight.n;
+    const double times = make_up(l, q, rank);
     float *x = ordered(m, b ? &q->b : &q->a, b ? q->param : NULL, LLM_LORA_GGUF, e);
     if (!x) return -1;
-    if (!b || own == rank) {
+    if (!b || (own == rank && times == 1)) {
         memcpy(out, x, (size_t)llm_param_count(b ? &q->b : &q->a) * sizeof *x);
     } else {
         for (int64_t i = 0; i < q->param->weight.n; i++) {
-            for (int64_t c = 0; c < own; c++) out[i * rank + c] = (float)((double)x[i * own + c] * (double)rank / (double)own);
+            for (int64_t c = 0; c < own; c++) out[i * rank + c] = (float)((double)x[i * own + c] * times);
         }
     }
     free(x);
@@ -195,7 +203,7 @@ static int add_gguf(struct llm_lora *l, const struct llm_model *m, const struct 
         int r = all ? 0 : -1;
         for (size_t k = 0; r == 0 && k < names->d.n; k++) {
             const struct llm_lora_pair *part = of_tensor(names, k, s) ? pair_at(l, names, k) : NULL;
-            if (part) r = put_half(m, part, i, rank, all + (s->n_parts ? names->d.specs[k].part * n : 0), e);
+            if (part) r = put_half(l, m, part, i, rank, all + (s->n_parts ? names->d.specs[k].part * n : 0), e);
         }
         struct llm_tensor_out shape = {.n_dims = s->n_parts ? 3 : 2, .shape = {half->shape[0], half->shape[1]}};
         if (s->n_parts) memcpy(shape.shape, (int64_t[]){parts, half->shape[0], half->shape[1]}, 3 * sizeof *shape.shape);
@@ -209,13 +217,9 @@ static int add_gguf(struct llm_lora *l, const struct llm_model *m, const struct 
 }
 
 /* alpha, of which readers make the scale alpha / rank. */
-static int gguf_alpha(const struct llm_lora *l, double *alpha, struct llm_err *e)
+static double gguf_alpha(const struct llm_lora *l)
 {
-    *alpha = l->rslora ? l->alpha * sqrt((double)l->rank) : l->alpha;
-    for (size_t i = 0; l->rslora && i < l->n_pairs; i++) {
-        if (l->pairs[i].a.weight.n != l->rank) return llm_fail(e, EX_UNAVAILABLE, "use_rslora: GGUF cannot say this of pairs of different ranks");
-    }
-    return 0;
+    return l->rslora ? l->alpha * sqrt((double)l->rank) : l->alpha;
 }
 
 static int list_gguf(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_names *names, enum llm_dtype type,
@@ -242,16 +246,15 @@ int llm_lora_save_gguf(struct llm_lora *l, struct llm_model *m, struct llm_outpu
     struct llm_lora_names names;
     struct llm_tensor_list t = {0};
     struct llm_gguf_out values = {.err = e};
-    double alpha;
     if (l->n_whole > 0) return llm_fail(e, EX_UNAVAILABLE, "'%s': GGUF has no place for a parameter that an adapter stores whole", l->whole[0]->name);
     if (l->dora) return llm_fail(e, EX_UNAVAILABLE, "use_dora: GGUF has no place for magnitudes: llm-quantize --merge adds the adapter to its model");
-    if (gguf_alpha(l, &alpha, e) < 0 || llm_lora_names_of(&names, m, e) < 0) return -1;
+    if (llm_lora_names_of(&names, m, e) < 0) return -1;
     const char *family = (m->arch->gguf ? m->arch : llm_arch_find(m->arch->gguf_as))->gguf;
     llm_gguf_put_str(&values, "general.architecture", family, strlen(family));
     llm_gguf_put_str(&values, "general.type", "adapter", 7);
     llm_gguf_put_u32(&values, "general.file_type", type == LLM_F32 ? 0 : type == LLM_F16 ? 1 : 32);
     llm_gguf_put_str(&values, "adapter.type", "lora", 4);
-    llm_gguf_put_f32(&values, "adapter.lora.alpha", (float)alpha);
+    llm_gguf_put_f32(&values, "adapter.lora.alpha", (float)gguf_alpha(l));
     int r = list_gguf(l, m, &names, type, &t, e);
     if (r == 0) r = llm_gguf_write(o, &values, t.v, t.n, put, &t, e);
     llm_lora_names_release(&names);
