@@ -49,6 +49,7 @@ x|tojson | x|tojson(indent=2) | 'é\n"<>'|tojson | 'é😀'|tojson(ensure_ascii=
 """
 
 STATEMENTS = [
+    "{{ words[0] }}{% if n|string is string %}{% endif %}{% if 'a' ~ n == 'a7' %}{% endif %}",
     "{% for m in messages %}{{ loop.index }}/{{ loop.length }} {{ loop.first }} {{ loop.last }} {{ m.role }}\n{% endfor %}",
     "{%- for m in messages -%}\n  {{ m['role'] }} {{- ' x ' -}}\n {%- if not loop.last %},{% endif %}\n{%- endfor -%}  end",
     "{% for a in [] %}x{% else %}none{% endfor %}|{% for a in [1] %}x{% else %}none{% endfor %}|{% for a in [1,2] %}{% break %}{% else %}e{% endfor %}",

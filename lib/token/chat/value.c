@@ -28,6 +28,7 @@ struct value llm_jinja_take(struct work *w, size_t mark)
 {
     struct value v = llm_jinja_text(w, w->out.p ? w->out.p + mark : "", w->out.n - mark);
     w->out.n = mark;
+    if (w->out.p) w->out.p[mark] = 0;
     return v;
 }
 
