@@ -96,7 +96,7 @@ family() {
 @test "RNN, LSTM, RWKV 4 to 7 and windows: states and tokens before pass from rank to rank; the gradient is that of whole rows" {
     need_mpi
     local c parts small=(--set num_hidden_layers=2 --set hidden_size=32)
-    local rnn=(--set num_layers=2 --set hidden_size=24)
+    local rnn=(--set num_layers=2 --set hidden_size=24) fifth=("${small[@]}" --set head_size=16 --set initializer_range=0.005)
     same_in "4 cp=4 dp=2,cp=2,zero=3" llm-train -c rnn "${rnn[@]}" "${of[@]}" --seq-parts 4 -n 2 -b 4 --grad-shards 2 --val .2 --eval-every 1
     same_in "4 cp=4 pp=2,cp=2" llm-train -c lstm "${rnn[@]}" "${of[@]}" --seq-parts 8 --precision f32 -n 2 -b 2 --cross-document
     same_in "4 cp=4 dp=2,cp=2" llm-train -c rwkv "${small[@]}" "${of[@]}" --seq-parts 4 -n 2 -b 4 --grad-shards 2 --checkpoint-every 1
@@ -105,8 +105,13 @@ family() {
     same_in "4 cp=4 dp=2,cp=2" llm-train -c rwkv7 --set head_dim=16 "${small[@]}" "${of[@]}" --seq-parts 4 -n 2 -b 2 --grad-shards 2 --val .2 --eval-every 1
     same_in "3 cp=3" llm-train -c bengio "${of[@]}" --seq-parts 6 -n 2 -b 2 # as many tokens of a row each as the window sees before a token, and more
     same_in "6 cp=6 dp=2,cp=3,zero=1" llm-train -c mlp --set context_window=5 "${of[@]}" --seq-parts 6 -n 2 -b 2 --grad-shards 2 --precision f32
-    for c in rnn lstm rwkv rwkv5 rwkv6 rwkv7 mlp; do
-        for parts in 1 4; do llm-train -c $c "${of[@]}" -l 8 -b 2 --seq-parts $parts --precision f32 --gradcheck | cut -f 2 > $parts; done
+    for c in "rnn ${rnn[*]}" "lstm ${rnn[*]}" "rwkv ${small[*]}" "rwkv5 ${fifth[*]}" "rwkv6 ${fifth[*]}" \
+        "rwkv7 ${small[*]} --set head_dim=16" "mlp --set intermediate_size=32 --set embedding_size=16"; do
+        for parts in 1 4; do
+            # shellcheck disable=SC2086
+            llm-train -c $c "${of[@]}" -l 8 -b 2 --seq-parts $parts --precision f32 --gradcheck > checked
+            cut -f 2 checked > $parts
+        done
         paste 1 4 | awk -v c="$c" 'NR > 1 && ($1 - $2) ^ 2 > 1e-8 * $1 ^ 2 { print c, $0; bad = 1 } END { exit bad || NR < 5 }'
     done
 }
