@@ -52,6 +52,12 @@ static int check(const struct llm_rope_scaling *s, struct llm_err *e)
     return 0;
 }
 
+const char *llm_rope_type(const json_t *o)
+{
+    const char *type = json_string_value(json_object_get(o, "rope_type"));
+    return type ? type : json_string_value(json_object_get(o, "type"));
+}
+
 int llm_rope_scaling_from_json(struct llm_rope_scaling *s, double *theta, const json_t *o, const char *key, struct llm_err *e)
 {
     const char *type = "default";

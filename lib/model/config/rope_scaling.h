@@ -28,6 +28,8 @@ struct llm_rope_scaling {
 /* Reads and checks config.json's object "rope_scaling" or "rope_parameters" (`key`). *theta is set if the object has one. An unknown kind is refused
  * by name. 0 or -1. */
 int llm_rope_scaling_from_json(struct llm_rope_scaling *s, double *theta, const json_t *o, const char *key, struct llm_err *e) LLM_MUST_CHECK;
+/* The kind of scaling that such an object names, by either of its two keys; NULL: it names none. */
+const char *llm_rope_type(const json_t *o);
 /* The object from which llm_rope_scaling_from_json reads `s`. New reference; NULL: out of memory. */
 json_t *llm_rope_scaling_to_json(const struct llm_rope_scaling *s);
 /* Whether frequencies depend on the context: on how long a text may become, never on how long one is, so that a token's bits do not depend on what

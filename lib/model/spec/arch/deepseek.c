@@ -217,8 +217,7 @@ static int of_transformers(json_t *o, struct llm_err *e)
 {
     static const char *const objects[] = {"rope_scaling", "rope_parameters"};
     const json_t *r = json_object_get(o, objects[json_object_size(json_object_get(o, objects[0])) == 0]);
-    const char *type = json_string_value(json_object_get(r, "rope_type"));
-    if (!type) type = json_string_value(json_object_get(r, "type"));
+    const char *type = llm_rope_type(r);
     double factor = 1;
     if (llm_json_real(o, "partial_rotary_factor", &factor, e) < 0 || (r && llm_json_real(r, "partial_rotary_factor", &factor, e) < 0)) return -1;
     if (!type || strcmp(type, "default") == 0 || factor == 1) return 0;

@@ -29,8 +29,7 @@ static int of_transformers(json_t *o, struct llm_err *e)
     static const char *const objects[] = {"rope_scaling", "rope_parameters"};
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
         const json_t *found = json_object_get(o, objects[i]);
-        const char *type = json_string_value(json_object_get(found, "rope_type"));
-        if (!type) type = json_string_value(json_object_get(found, "type"));
+        const char *type = llm_rope_type(found);
         if (!type || strcmp(type, "yarn") != 0) continue;
         json_t *r = json_copy((json_t *)(uintptr_t)found);
         if (!r || json_object_set_new(r, "rope_type", json_string("longrope")) < 0 || json_object_set(o, objects[i], r) < 0) {
