@@ -12,9 +12,6 @@ need_mpi() {
     # Open MPI is told which of its parts serve one machine, and hwloc that devices do not matter: every process would look for hardware, which is
     # some 15% of what a start costs.
     export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader OMPI_MCA_coll=self,basic,tuned,libnbc OMPI_MCA_osc=sm HWLOC_COMPONENTS=-pci,-linuxio
-    # A run that fails has been reported before the first rank ends. Open MPI gives the others a second or two to end by themselves, which only those
-    # need that are signalled or lose a rank: tests of these say so (RANKS_GRACE).
-    [[ -n ${RANKS_GRACE-} ]] || export OMPI_MCA_odls_base_sigkill_timeout=0
     [[ -z ${SANITIZER-} ]] || export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 # MPI keeps memory to the end
 }
 

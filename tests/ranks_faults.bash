@@ -1,6 +1,5 @@
 # For tests of ranks that are signalled, killed or stopped (train_ranks_faults.bats here and among the slow tests).
 . "${BASH_SOURCE[0]%/*}/mpi.bash"
-export RANKS_GRACE=1 # ranks are signalled and killed
 
 setup_file() { sentences_tokens; }
 

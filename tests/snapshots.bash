@@ -1,5 +1,4 @@
 # For tests of --snapshot, after tests/mpi.bash.
-export RANKS_GRACE=1 # ranks are signalled and killed
 
 # machines N: rank r of ./node COMMAND... has the folder node(r mod N) for its snapshots, as if it ran on that machine.
 machines() {

@@ -1,7 +1,6 @@
 # The commands of llmutils-cluster(7), in order. Slurm's own programs are stand-ins here: srun starts two ranks, scontrol writes down what it is told.
 load ../helper
 load ../mpi
-export RANKS_GRACE=1 # ranks are signalled and killed
 
 # Each block of the page is left in blocks[i].
 setup() {

@@ -1,7 +1,6 @@
 # llm-train --outer diloco: replicas that are trained apart. Their number belongs to the run; any number of ranks up to it gives the bits of one process.
 load ../helper
 load ../mpi
-export RANKS_GRACE=1 # ranks are signalled and killed
 
 setup_file() { sentences_tokens; }
 

@@ -2,7 +2,6 @@
 # with the bytes of the run that nothing interrupted.
 load ../helper
 load ../mpi
-export RANKS_GRACE=1 # ranks are signalled and killed
 
 setup_file() { sentences_tokens; }
 
