@@ -171,7 +171,10 @@ static int names_module(const char *pattern, const char *module, struct llm_err 
     struct llm_buf text = {0};
     int code = 0, found = -1;
     PCRE2_SIZE at = 0;
-    if (llm_buf_printf(&text, e, "^(.*\\.)?(%s)$", pattern) < 0) return -1;
+    if (llm_buf_printf(&text, e, "^(.*\\.)?(%s)$", pattern) < 0) {
+        llm_buf_release(&text);
+        return -1;
+    }
     pcre2_code *p = pcre2_compile((PCRE2_SPTR)text.p, text.n, PCRE2_UTF, &code, &at, NULL);
     pcre2_match_data *d = p ? pcre2_match_data_create_from_pattern(p, NULL) : NULL;
     if (d) found = pcre2_match(p, (PCRE2_SPTR)module, strlen(module), 0, 0, d, NULL) > 0;
