@@ -410,8 +410,8 @@ static void tell_unread(const struct save *s)
     }
     if (c->kv_lora_rank == 0) return;
     if (r->kind == LLM_ROPE_LINEAR && r->factor > 1) {
-        llm_note("rope_scaling: llama.cpp multiplies attention scores of a model of type '%s' by %g, as if it were YaRN's: it differs from the second "
-                 "token on", s->m->config.model_type, pow(llm_gguf_yarn_magnitude(r->factor), 2));
+        llm_note("rope_scaling: llama.cpp multiplies attention scores of a model of type '%s' by %g, as if it were YaRN's: it differs from the "
+                 "second token on", s->m->config.model_type, pow(llm_gguf_yarn_magnitude(r->factor), 2));
     }
     if (c->q_lora_rank == 0 && c->num_hidden_layers != 26 && c->num_hidden_layers != 27) {
         llm_note("q_lora_rank: llama.cpp loads a model of type '%s' without it only with 26 or 27 layers", s->m->config.model_type);
