@@ -168,12 +168,18 @@ static int read_placed(const struct reading *r, struct llm_err *e)
     return llm_fail(e, EX_DATAERR, "expected each tensor of a pair once, found %zu tensors of which %zu were used", h->n_entries, found);
 }
 
-static int read_tensors(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, enum llm_lora_order order, bool ties, struct llm_err *e)
+/* *ties: whether the head may be stored beside the embedding that it is; then whether it is. */
+static int read_tensors(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, enum llm_lora_order order, bool *ties, struct llm_err *e)
 {
     const struct llm_header *h = llm_checkpoint_header(f);
     struct reading r = {l, m, f, order, llm_calloc(h->n_entries + 1, sizeof *r.places, "an adapter", e)};
     if (!r.places) return -1;
-    for (size_t i = 0; i < h->n_entries; i++) r.places[i] = place_of(m, h->entries[i].name, ties && m->config.tie_word_embeddings);
+    bool tied = false;
+    for (size_t i = 0; i < h->n_entries; i++) {
+        r.places[i] = place_of(m, h->entries[i].name, *ties && m->config.tie_word_embeddings);
+        tied |= r.places[i].kind == TIED;
+    }
+    *ties = tied;
     int got = read_placed(&r, e);
     free(r.places);
     return got;
@@ -214,7 +220,8 @@ static int read_message(struct llm_lora *l, struct llm_model *m, struct llm_chec
         if (!(l->model_dropout >= 0 && l->model_dropout < 1))
             return llm_fail(e, EX_DATAERR, "metadata %s: expected within [0, 1)", LLM_META_MODEL_DROPOUT);
     }
-    return read_tensors(l, m, f, LLM_LORA_OWN, false, e);
+    bool ties = false;
+    return read_tensors(l, m, f, LLM_LORA_OWN, &ties, e);
 }
 
 static struct llm_checkpoint *open_in(const char *folder, const char *name, struct llm_err *e)
@@ -240,10 +247,11 @@ static int read_folder(struct llm_lora *l, struct llm_model *m, const char *fold
     json_decref(config);
     if (r < 0) return config ? llm_in(e, "%s", CONFIG_FILE) : -1;
     struct llm_checkpoint *f = open_in(folder, WEIGHTS_FILE, e);
-    r = f ? read_tensors(l, m, f, LLM_LORA_HF, ties, e) : -1;
+    r = f ? read_tensors(l, m, f, LLM_LORA_HF, &ties, e) : -1;
     llm_checkpoint_close(f);
+    /* PEFT does not tie every embedding that ensure_weight_tying is said of (wte): the file has a head where it does. */
     if (r == 0 && llm_lora_ties(l, m) && !ties)
-        return llm_fail(e, EX_UNAVAILABLE, "%s: expected ensure_weight_tying with '%s', which is the model's head, too", CONFIG_FILE,
+        return llm_fail(e, EX_UNAVAILABLE, "expected ensure_weight_tying and 'lm_head.weight' with '%s', which is the model's head, too",
                         llm_model_embedding(m)->name);
     return r;
 }
