@@ -65,17 +65,23 @@ int llm_lines_check_map(const char *map, struct llm_err *e)
     return parse(&m, map, e);
 }
 
-/* A new message; NULL: out of memory. */
-static json_t *message(const char *role, const json_t *content)
+/* A new message: `one` with the usual names of its role and content. Templates read its other fields: calls of tools, reasoning, names. NULL: out of
+ * memory. */
+static json_t *message(const struct map *map, const json_t *one, const char *role)
 {
-    json_t *copy = json_deep_copy(content), *m = json_pack("{s:s,s:o}", "role", role, "content", copy);
+    json_t *m = json_deep_copy(one), *content = json_incref(json_object_get(m, map->field[CONTENT])), *part;
     size_t i;
-    json_t *part;
-    json_array_foreach(copy, i, part) { /* parts of other spellings have "value" for "text" */
+    if (strcmp(map->field[ROLE], "role") != 0) json_object_del(m, map->field[ROLE]);
+    if (strcmp(map->field[CONTENT], "content") != 0) json_object_del(m, map->field[CONTENT]);
+    json_array_foreach(content, i, part) { /* parts of other spellings have "value" for "text" */
         json_t *value = json_object_get(part, "value");
         if (json_is_string(value) && !json_object_get(part, "text")) json_object_set(part, "text", value);
     }
-    return m;
+    bool bad = json_object_set_new(m, "role", json_string(role)) < 0;
+    if (content) bad |= json_object_set_new(m, "content", content) < 0;
+    if (!bad) return m;
+    json_decref(m);
+    return NULL;
 }
 
 static const char *role_of(const char *name)
@@ -99,11 +105,7 @@ static int take_messages(struct llm_lines *l, const struct map *m, const json_t 
         if (!content && !json_object_get(one, "tool_calls")) {
             return llm_fail(e, EX_DATAERR, "message %zu: expected '%s', found none", i + 1, m->field[CONTENT]);
         }
-        json_t *made = content ? message(role, content) : json_deep_copy(one);
-        const json_t *calls = json_object_get(one, "tool_calls"), *weight = json_object_get(one, "loss_weight");
-        if (made && content && calls) json_object_set(made, "tool_calls", (json_t *)(uintptr_t)calls);
-        if (made && weight) json_object_set(made, "loss_weight", (json_t *)(uintptr_t)weight);
-        if (json_array_append_new(out, made) < 0) return llm_no_memory(e, "a conversation");
+        if (json_array_append_new(out, message(m, one, role)) < 0) return llm_no_memory(e, "a conversation");
     }
     return 1;
 }

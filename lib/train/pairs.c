@@ -35,7 +35,8 @@ static int append(struct two *t, const struct llm_conversation *from, int turns,
 }
 
 /* The conversation of a prompt and one reply. `mine` is consumed. 1, 0: skipped, -1. */
-static int encode_messages(struct llm_lines *l, struct two *t, json_t *mine, const json_t *prompt, size_t n_prompt, struct llm_err *e)
+static int encode_messages(struct llm_lines *l, struct two *t, json_t *mine, const json_t *prompt, size_t n_prompt, const json_t *tools,
+                           struct llm_err *e)
 {
     json_t *all = json_is_array(prompt) ? json_deep_copy(prompt) : json_array(), *made = NULL;
     json_array_extend(all, mine);
@@ -46,7 +47,7 @@ static int encode_messages(struct llm_lines *l, struct two *t, json_t *mine, con
     for (size_t i = 0; got == 1 && i < n_prompt; i++) {
         turns += strcmp(json_string_value(json_object_get(json_array_get(made, i), "role")), "assistant") == 0;
     }
-    if (got == 1 && llm_conversation_encode(&l->scratch, &l->chat, l->tokenizer, made, NULL, false, NULL, e) < 0) got = -1;
+    if (got == 1 && llm_conversation_encode(&l->scratch, &l->chat, l->tokenizer, made, tools, false, NULL, e) < 0) got = -1;
     if (got == 1 && append(t, &l->scratch, turns, e) < 0) got = -1;
     json_decref(made);
     return got;
@@ -66,7 +67,8 @@ static int encode_plain(struct llm_lines *l, struct two *t, const json_t *prompt
 }
 
 /* 1, 0: skipped, -1. */
-static int encode(struct llm_lines *l, struct two *t, const json_t *prompt, const json_t *const reply[2], bool together, struct llm_err *e)
+static int encode(struct llm_lines *l, struct two *t, const json_t *prompt, const json_t *const reply[2], bool together, const json_t *tools,
+                  struct llm_err *e)
 {
     if (json_is_string(prompt) && json_is_string(reply[0]) && json_is_string(reply[1])) return encode_plain(l, t, prompt, reply, together, e);
     if (llm_lines_chat(l, e) < 0) return -1;
@@ -74,9 +76,9 @@ static int encode(struct llm_lines *l, struct two *t, const json_t *prompt, cons
     const json_t *before = asked ? asked : prompt;
     json_t *a = reply_messages(reply[0]), *b = reply_messages(reply[1]);
     size_t n_prompt = json_is_array(before) ? json_array_size(before) : common(a, b);
-    int got = a && b ? encode_messages(l, t, a, before, n_prompt, e) : llm_no_memory(e, "a conversation");
+    int got = a && b ? encode_messages(l, t, a, before, n_prompt, tools, e) : llm_no_memory(e, "a conversation");
     t->second = (int64_t)t->c.n;
-    if (got == 1) got = encode_messages(l, t, b, before, n_prompt, e);
+    if (got == 1) got = encode_messages(l, t, b, before, n_prompt, tools, e);
     else json_decref(b);
     json_decref(asked);
     return got;
@@ -142,7 +144,7 @@ static int add_pair(struct llm_lines *l, const json_t *prompt, const json_t *con
     if (says_nothing(reply[0]) || says_nothing(reply[1])) {
         return llm_lines_skip(l, LLM_SKIP_MASKED, e, "expected text in both replies, found an empty one");
     }
-    int got = encode(l, &t, prompt, reply, together, e);
+    int got = encode(l, &t, prompt, reply, together, json_object_get(line, "tools"), e);
     if (got == 1) got = add(l, &t, line, e);
     llm_conversation_release(&t.c);
     return got < 0 ? -1 : 0;

@@ -60,6 +60,15 @@ setup() {
     n=$(printf 'tea? ' | wc -c)
 }
 
+@test "the template is given a line's tools" {
+    echo "{% if tools %}{{ tools[0].function.name }}{% else %}none{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}" > tools.jinja
+    echo "add{% for m in messages %}{{ m.content }}{% endfor %}" > add.jinja
+    echo '{"prompt": [{"role": "user", "content": "q"}], "tools": [{"type": "function", "function": {"name": "add"}}],
+           "chosen": [{"role": "assistant", "content": "good"}], "rejected": [{"role": "assistant", "content": "bad"}]}' | jq -c . > a.jsonl
+    for t in tools add; do "${new[@]}" -n 1 -b 1 --lr 0 --precision f32 --chat-template $t.jinja --log $t.log -o x.llm a.jsonl; done
+    cmp <(jq -c '[.loss, .logps_chosen, .logps_rejected]' tools.log) <(jq -c '[.loss, .logps_chosen, .logps_rejected]' add.log)
+}
+
 @test "log-probabilities of the reference in the data take the place of the reference" {
     "${new[@]}" -n 1 -b 1 --lr 0 --precision f32 --log log.jsonl -o x.llm <(head -n 1 "$F/pairs.jsonl")
     jq -c -s '.[1] + {ref_chosen_logps: .[0].logps_chosen, ref_rejected_logps: .[0].logps_rejected}' log.jsonl <(head -n 1 "$F/pairs.jsonl") \

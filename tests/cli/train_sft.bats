@@ -84,6 +84,23 @@ d<|im_end|>
     "${new[@]}" -l 200 --show 1 --map messages=turns,role=who,content=what named.jsonl | cmp - want
 }
 
+@test "a message's other fields reach the template: reasoning, names, calls of tools, by any name of its role and content" {
+    cat > t.jinja <<'END'
+{% for m in messages %}{{ m.role }} {{ m.name }}: {% if m.role == 'assistant' %}{% generation %}<{{ m.reasoning_content }}>{{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }}{% endfor %}
+{% endgeneration %}{% else %}{{ m.content }}
+{% endif %}{% endfor %}
+END
+    jq -nc '{messages: [{role: "user", name: "Ann", content: "1+2"}, {role: "assistant", reasoning_content: "hm", content: "I add.",
+        tool_calls: [{function: {name: "add"}}]}, {role: "tool", name: "add", content: "3"}, {role: "assistant", reasoning: "so", content: "3"}]}' > m.jsonl
+    jq -c '{conversations: [.messages[] | .from = .role | .value = .content | del(.role, .content)]}' m.jsonl > sharegpt.jsonl
+    show=(llm-train -q "${shape[@]}" -l 200 -T "$F/tok.json" --objective sft --chat-template t.jinja --show 1)
+    run -0 "${show[@]}" m.jsonl
+    assert_output "[user Ann: 1+2
+assistant : ]<hm>I add.add[tool add: 3
+assistant : ]<so>3"
+    "${show[@]}" --map sharegpt sharegpt.jsonl | cmp - <(echo "$output")
+}
+
 @test "lines that cannot be learned are counted, or refused by --strict" {
     { echo "$two"; echo '{"messages": [{"role": "user", "content": "a"}]}'; echo '{"messages": [{"role": "wizard", "content": "a"}]}'
       jq -nc '{messages: [{role: "user", content: ("long " * 99)}, {role: "assistant", content: "b"}]}'; } > c.jsonl
