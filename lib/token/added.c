@@ -3,11 +3,11 @@
 #include <string.h>
 #include "base/buf.h"
 
-int llm_added_put(struct llm_added *a, const unsigned char *text, size_t n, int32_t id, struct llm_err *e)
+int llm_added_put(struct llm_added *a, const unsigned char *text, size_t n, int32_t id, bool special, struct llm_err *e)
 {
     if (llm_grow((void **)&a->entries, &a->room, a->n + 1, sizeof *a->entries, e) < 0)
         return -1;
-    a->entries[a->n++] = (struct llm_added_entry){text, n, id};
+    a->entries[a->n++] = (struct llm_added_entry){text, n, id, special};
     a->first[text[0]] = 1;
     if (n > a->longest)
         a->longest = n;
@@ -18,7 +18,9 @@ static int by_bytes(const void *x, const void *y)
 {
     const struct llm_added_entry *a = x, *b = y;
     int d = memcmp(a->text, b->text, a->n < b->n ? a->n : b->n);
-    return d ? d : (a->n > b->n) - (a->n < b->n);
+    if (d == 0)
+        d = (a->n > b->n) - (a->n < b->n);
+    return d ? d : a->special != b->special ? b->special - a->special : (a->id > b->id) - (a->id < b->id);
 }
 
 void llm_added_sort(struct llm_added *a)
@@ -41,8 +43,8 @@ static const struct llm_added_entry *longest_at(const struct llm_added *a, const
     *cut = false;
     for (size_t depth = 0; low < high; depth++) {
         /* [low, high) begin with p[0..depth); the one that ends here sorts first */
-        while (low < high && a->entries[low].n == depth)
-            best = &a->entries[low++];
+        for (size_t first = low; low < high && a->entries[low].n == depth; low++)
+            best = &a->entries[first];
         if (low == high)
             break;
         if (depth == n) {

@@ -23,23 +23,36 @@ static int add_normal(struct llm_encoder *en, const unsigned char *text, size_t 
     size_t len = en->added_texts.n - at;
     if (len == 0)
         return 0;
-    if (llm_added_put(&en->normal_set, (const unsigned char *)en->added_texts.p + at, len, id, e) < 0)
+    if (llm_added_put(&en->normal_set, (const unsigned char *)en->added_texts.p + at, len, id, en->t->flags[id] & LLM_TOKEN_SPECIAL, e) < 0)
         return -1;
     en->normal_set.entries[en->normal_set.n - 1].text = (const unsigned char *)(uintptr_t)at;
     return 0;
 }
 
+/* Is this token looked for? */
+static bool is_looked_for(const struct llm_encoder *en, int32_t id)
+{
+    unsigned f = en->t->flags[id];
+    size_t n;
+    (void)llm_model_piece(en->t, id, &n);
+    return f & LLM_TOKEN_ADDED && (!(f & LLM_TOKEN_SPECIAL) || en->flags & LLM_ENCODE_SPECIAL) && n > 0;
+}
+
 static int add_tokens(struct llm_encoder *en, struct llm_err *e)
 {
     const struct llm_tokenizer *t = en->t;
-    bool normal = t->normaliser || t->n_norms; /* without a normaliser both texts are the same */
+    /* Without a normaliser both texts are the same, but tokens of the text as written are still found before the others. */
+    bool normal = t->normaliser || t->n_norms;
+    for (int32_t id = 0; id < t->vocab_size && !normal; id++)
+        normal = is_looked_for(en, id) && !(t->flags[id] & LLM_TOKEN_NORMALIZED);
     for (int32_t id = 0; id < t->vocab_size; id++) {
-        unsigned f = t->flags[id];
         size_t n;
-        if (!(f & LLM_TOKEN_ADDED) || (f & LLM_TOKEN_SPECIAL && !(en->flags & LLM_ENCODE_SPECIAL)))
+        if (!is_looked_for(en, id))
             continue;
+        unsigned f = t->flags[id];
         const unsigned char *text = llm_model_piece(t, id, &n);
-        if (n && (normal && f & LLM_TOKEN_NORMALIZED ? add_normal(en, text, n, id, e) : llm_added_put(&en->raw_set, text, n, id, e)) < 0)
+        if ((normal && f & LLM_TOKEN_NORMALIZED ? add_normal(en, text, n, id, e)
+                                                : llm_added_put(&en->raw_set, text, n, id, f & LLM_TOKEN_SPECIAL, e)) < 0)
             return -1;
         en->whole = en->whole || f & REACHES;
     }

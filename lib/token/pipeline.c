@@ -140,10 +140,12 @@ int llm_cut_whole(struct llm_encoder *en, const struct llm_added *set, const uns
         if (f & LLM_TOKEN_SINGLE_WORD && touches(p, n, from, to))
             continue;
         if (f & LLM_TOKEN_STRIP_LEFT)
-            from = space_before(p, done, from);
+            from = from > done ? space_before(p, done, from) : done;
         if (f & LLM_TOKEN_STRIP_RIGHT)
-            at = to = space_behind(p, to, n);
-        if (next(en, p + done, from - done, true, e) < 0 || llm_encoder_room(en, 1, e) < 0)
+            to = space_behind(p, to, n); /* a token in the white space is one all the same */
+        if (from >= to) /* the token before has taken its white space */
+            continue;
+        if ((from > done && next(en, p + done, from - done, true, e) < 0) || llm_encoder_room(en, 1, e) < 0)
             return -1;
         en->ids[en->n_ids++] = id;
         en->at_start = false;

@@ -121,6 +121,26 @@ letters='{"type": "BPE", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "c"
     added='[{"id": 20, "content": "CAB", "normalized": false}]' normalizer='{"type": "Lowercase"}' tok > tok.json; ids_of "3 8 20" 'cabCAB'
 }
 
+@test "added tokens: those of the text as written come first, each one in stripped white space counts, equal normal forms are one" {
+    export normalizer=null pre=null model=$letters decoder='{"type": "Fuse"}'
+    added='[{"id": 20, "content": "ab", "normalized": false}, {"id": 21, "content": "abc", "normalized": true}]' tok > tok.json; ids_of "20 3 20 3" 'abcabc'
+    added='[{"id": 20, "content": "x", "rstrip": true}, {"id": 21, "content": " "}]' tok > tok.json;    ids_of "1 20 21 21 1" 'ax  a'
+    added='[{"id": 20, "content": " ", "rstrip": true, "lstrip": true}]' tok > tok.json;                 ids_of "1 20 1" 'a   a'
+    added='[{"id": 20, "content": "CAB", "normalized": true}, {"id": 21, "content": "cab", "normalized": true}]' \
+        normalizer='{"type": "Lowercase"}' tok > tok.json
+    ids_of "20 20" 'cabCab'
+    added='[{"id": 20, "content": "CAB", "normalized": true}, {"id": 21, "content": "cab", "normalized": true, "special": true}]' \
+        normalizer='{"type": "Lowercase"}' tok > tok.json
+    ids_of "21 21" 'cabCab'
+}
+
+@test "BLOOM's split pattern, a class within a class" {
+    pre='{"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": " ?[^(\\s|[.,!?…。，、।۔،])]+"}, "behavior": "Isolated"},
+        {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]}' \
+        model='{"type": "BPE", "vocab": {"a": 0, ".": 1, "Ġ": 2, "]": 3, "a]": 4, ".]": 5, "..": 6, "Ġa": 7}, "merges": ["a ]", ". ]", ". .", "Ġ a"]}' tok > tok.json
+    [[ $(printf 'a] a.].. .' | llm-tokenize encode -T tok.json --text) == "4 7 1 3 6 2 1" ]]
+}
+
 @test "decoders: each joins as it says" {
     model='{"type": "BPE", "vocab": {"a": 0, "##b": 1, "▁c": 2, "<0xC3>": 3, "<0xA9>": 4, ".": 5}, "merges": [], "byte_fallback": true}'
     export normalizer=null pre=null model

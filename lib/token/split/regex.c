@@ -1,11 +1,10 @@
-/* Any pattern, through PCRE2 with its JIT. \s and \S are made White_Space (as Oniguruma and Rust's regex have it; PCRE2's own \s also
- * takes U+180E), and \w and \W what Oniguruma has: alphabetic characters, marks, decimal digits and what connects words. PCRE2's own \w
- * depends on its version: up to 10.42 it has neither marks nor connectors but "_", and all numbers. Within a class \W is PCRE2's. */
+/* Any pattern, through PCRE2 with its JIT, in Oniguruma's meaning (oniguruma.h). */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "token/split/oniguruma.h"
 #include "token/split/split.h"
 #include "token/unicode.h"
 
@@ -21,51 +20,6 @@ struct llm_regex_state {
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
 };
-
-/* \p{Alphabetic}, which not every PCRE2 knows, is letters, numbers that are letters, some marks, and letters in circles and squares. Of other
- * numbers Oniguruma has those of Latin-1. */
-#define WORD \
-    "\\p{L}\\p{M}\\p{Nl}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}" \
-    "\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}\\p{Nd}\\p{Pc}"
-
-/* Where the class ends that begins at p, "[": at its "]". */
-static const char *class_end(const char *p)
-{
-    p += 1 + (p[1] == '^');
-    p += *p == ']';
-    for (; *p && *p != ']'; p++) {
-        const char *name = p[0] == '[' && p[1] == ':' ? strstr(p + 2, ":]") : NULL;
-        if (name)
-            p = name + 1;
-        else if (*p == '\\' && p[1])
-            p++;
-    }
-    return p;
-}
-
-static int translate(const char *pattern, struct llm_buf *out, struct llm_err *e)
-{
-    const char *end = pattern; /* before it: within a class */
-    for (const char *p = pattern; *p; p++) {
-        if (*p == '[' && p >= end)
-            end = class_end(p);
-        if (*p != '\\' || !p[1]) {
-            if (llm_buf_put(out, p, 1, e) < 0)
-                return -1;
-            continue;
-        }
-        p++;
-        int bad = *p == 's'               ? llm_buf_printf(out, e, "\\p{White_Space}")
-                  : *p == 'S'             ? llm_buf_printf(out, e, "\\P{White_Space}")
-                  : *p == 'w' && p < end  ? llm_buf_printf(out, e, WORD)
-                  : *p == 'w'             ? llm_buf_printf(out, e, "[" WORD "]")
-                  : *p == 'W' && p >= end ? llm_buf_printf(out, e, "[^" WORD "]")
-                                          : llm_buf_put(out, p - 1, 2, e);
-        if (bad < 0)
-            return -1;
-    }
-    return 0;
-}
 
 /* May this be a pattern that calls itself? Compiled to machine code, PCRE2 does not notice when such a call goes round for ever. */
 static bool may_recurse(const char *p)
@@ -87,18 +41,22 @@ struct llm_regex *llm_regex_create(const char *pattern, const char *what, struct
     struct llm_buf text = {0};
     int code;
     PCRE2_SIZE where;
+    pcre2_compile_context *context;
     uint32_t behind = 0;
     struct llm_regex *r = llm_calloc(1, sizeof *r, what, e);
     if (!r)
         return NULL;
     r->what = what;
-    if (*pattern == '\0' || translate(pattern, &text, e) < 0) {
+    if (*pattern == '\0' || llm_oniguruma_translate(pattern, &text, e) < 0) {
         if (*pattern == '\0')
             llm_fail(e, EX_DATAERR, "%s: expected a regular expression, found nothing", what);
         goto fail;
     }
-    r->code = pcre2_compile((PCRE2_SPTR)text.p, text.n, PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &code,
-                            &where, NULL);
+    context = pcre2_compile_context_create(NULL);
+    if (context)
+        pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    r->code = pcre2_compile((PCRE2_SPTR)text.p, text.n, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &where, context);
+    pcre2_compile_context_free(context);
     if (!r->code) {
         PCRE2_UCHAR why[200] = "";
         pcre2_get_error_message(code, why, sizeof why);
@@ -108,7 +66,7 @@ struct llm_regex *llm_regex_create(const char *pattern, const char *what, struct
     if (!may_recurse(pattern))
         (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD); /* without JIT it is only slower */
     pcre2_pattern_info(r->code, PCRE2_INFO_MAXLOOKBEHIND, &behind);
-    r->lookbehind = (size_t)behind * 4;
+    r->lookbehind = (size_t)(behind == 0 && strchr(pattern, '^') ? 1 : behind) * 4; /* "^" looks for a new line, which PCRE2 does not count */
     llm_buf_release(&text);
     return r;
 fail:
