@@ -10,6 +10,7 @@
 #define ROW_BLOCK 256   /* rows of a piece */
 #define TOKEN_BLOCK 256 /* of a weight's gradient: the canonical order's */
 enum { TAKEN = 192 }; /* columns of a block that is given away: it and its panels fit a cache of 1 MiB */
+enum { SYMMETRIC_PIECES = 8, SYMMETRIC_COLUMNS = 96 }; /* blocks of columns on and below a diagonal: at least so many, at most so wide */
 enum { NARROW = 2 * LLM_GEMM_PANEL }; /* columns of a product for which x is not packed apart */
 
 /* What is multiplied with x, and where to. */
@@ -35,6 +36,7 @@ struct product {
     const char *a;      /* packed panels; NULL: x is used as it is */
     char *packing;      /* of `a`, while x is packed */
     bool backward;
+    bool symmetric;     /* of the only part, whose columns begin with the rows on the diagonal */
     struct part parts[LLM_MATMUL_MAX];
     int n_parts;
     void (*take)(void *arg, const struct llm_matmul_block *b, int thread); /* of the only part; NULL: blocks are stored */
@@ -67,7 +69,18 @@ static void multiply_block(struct product *p, const struct part *t, const char *
     if (block) p->take(p->take_arg, &(struct llm_matmul_block){row, column, job.m, columns, columns, block}, thread);
 }
 
-/* Packed b: one block of rows by one of columns. Else: all rows by one block of columns, which is packed once. */
+/* What stands below the diagonal's block in `columns` columns of a symmetric c, to the rows right of that block. */
+static void mirror(const struct product *p, const struct part *t, int64_t column, int64_t columns)
+{
+    for (int64_t row = column + columns; row < p->m; row += LLM_GEMM_PANEL) {
+        const int64_t end = p->m - row < LLM_GEMM_PANEL ? p->m : row + LLM_GEMM_PANEL;
+        for (int64_t j = column; j < column + columns; j++) {
+            for (int64_t i = row; i < end; i++) t->c[j * t->ldc + i] = t->c[i * t->ldc + j];
+        }
+    }
+}
+
+/* Packed b: one block of rows by one of columns. Else: all rows, or those from the diagonal on, by one block of columns, which is packed once. */
 static void product_piece(void *arg, size_t piece, int thread)
 {
     struct product *p = arg;
@@ -82,7 +95,8 @@ static void product_piece(void *arg, size_t piece, int thread)
     }
     char *b = llm_scratch_slot(thread, LLM_SCRATCH_PANEL, (size_t)panels_of(columns) * t->panel);
     bool packed = b && llm_weight_pack_panels(t->w, p->g, p->backward, column / LLM_GEMM_PANEL, panels_of(columns), thread, b);
-    for (int64_t row = 0; packed && row < p->m; row += ROW_BLOCK) multiply_block(p, t, b, row, column, columns, thread);
+    for (int64_t row = p->symmetric ? column : 0; packed && row < p->m; row += ROW_BLOCK) multiply_block(p, t, b, row, column, columns, thread);
+    if (packed && p->symmetric) mirror(p, t, column, columns);
     if (!packed) atomic_store(&p->failed, true);
 }
 
@@ -96,6 +110,7 @@ static void count_work(const char *kind, int64_t m, int64_t n, int64_t k, double
 /* As above for products with a weight, in arithmetic of `kind`. */
 static void count_product(const struct llm_matmul *a, const struct llm_weight *w, const char *kind, int64_t n, int64_t k)
 {
+    n = a->symmetric ? (n + 1) / 2 : n;
     double elements = (double)n * (double)k, rows = 4 * (double)a->m;
     double weight = strcmp(kind, "bf16") == 0 ? 2 * elements : 4 * elements;
     if (strcmp(kind, "int8") == 0) weight = (double)llm_dtype_bytes(w->dtype, (uint64_t)(n * k));
@@ -162,6 +177,10 @@ static int run(struct product *p, struct llm_err *e)
         int64_t decoded = p->backward ? panels_decoded(t->w) * LLM_GEMM_PANEL : 1; /* blocks are decoded whole */
         t->columns = (columns_of_piece(t->row_blocks, t->n, p->k) + decoded - 1) / decoded * decoded;
         if (p->take && t->columns > TAKEN) t->columns = TAKEN;
+        if (p->symmetric) {
+            t->columns = panels_of((t->n + SYMMETRIC_PIECES - 1) / SYMMETRIC_PIECES) * LLM_GEMM_PANEL;
+            if (t->columns > SYMMETRIC_COLUMNS) t->columns = SYMMETRIC_COLUMNS;
+        }
         t->pieces = t->row_blocks * ((t->n + t->columns - 1) / t->columns);
         pieces += t->pieces;
     }
@@ -221,6 +240,7 @@ static int multiply_several(const struct llm_matmul *a, struct llm_weight *const
         const void *form;
         if (llm_weight_form(w[i], a->compute, false, a->inference, a->m, &form, e) < 0) return -1;
         const bool fours = form && by_fours(w[i], a->compute, a->m);
+        p.symmetric = a[i].symmetric && !form && p.g != &llm_k.gemm.bf16x3; /* high·low comes before low·high on either side of the diagonal */
         p.parts[i] = (struct part){.n = w[i]->n, .b = form, .panel = fours ? panel_bytes_fours(w[i]) : panel_bytes(p.g, p.k), .w = w[i],
                                    .multiply = fours ? llm_k.gemm.multiply_fours : p.g->multiply, .c = a[i].y, .ldc = a[i].ldy,
                                    .bias = a[i].bias, .add = a[i].accumulate};

@@ -76,6 +76,9 @@ struct llm_matmul {
      * order. Weights that are not block-quantised alone. */
     void (*take)(void *arg, const struct llm_matmul_block *b, int thread);
     void *take_arg;
+    /* w's data are x: y is symmetric, and about half of it is computed and the rest copied, with the same bits. llm_matmul alone, of a w without a
+     * packed form; not with bias, accumulate or take */
+    bool symmetric;
     bool release;               /* releases the pages of a mapped weight afterwards: a training step reads it next after all others. m >= 64 alone */
 };
 /* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path if compute is BF16, else dequantised exactly.

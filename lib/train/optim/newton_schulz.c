@@ -35,9 +35,9 @@ static void turn(float *to, const float *from, int64_t rows, int64_t cols, doubl
 static int step(float *x, float *moved, float *gram, float *update, int64_t m, int64_t k, enum llm_compute compute, struct llm_err *e)
 {
     struct llm_weight rows = {.data = x, .dtype = LLM_F32, .n = m, .k = k}, square = {.data = gram, .dtype = LLM_F32, .n = m, .k = m};
-    struct llm_matmul a = {.m = m, .x = x, .ldx = k, .y = gram, .ldy = m, .compute = compute};
+    struct llm_matmul a = {.m = m, .x = x, .ldx = k, .y = gram, .ldy = m, .compute = compute, .symmetric = true};
     int got = llm_matmul(&a, &rows, e);
-    a = (struct llm_matmul){.m = m, .x = gram, .ldx = m, .y = update, .ldy = m, .compute = compute};
+    a = (struct llm_matmul){.m = m, .x = gram, .ldx = m, .y = update, .ldy = m, .compute = compute, .symmetric = true};
     if (got == 0) got = llm_matmul(&a, &square, e); /* A is symmetric: A·Aᵀ = A² */
     llm_combine(update, gram, C, B, (size_t)(m * m));
     a = (struct llm_matmul){.m = m, .x = update, .ldx = m, .y = moved, .ldy = k, .compute = compute};

@@ -303,6 +303,34 @@ static void test_same_bits_dx(void **state)
         }
 }
 
+/* x·xᵀ of which half is computed has the bits of the whole product, at any distance between rows of the result; nothing beside it is written. */
+static void test_symmetric(void **state)
+{
+    enum { MOST = 300, K = 130, APART = 7 };
+    static const int sizes[] = {1, 5, 16, 17, 128, 129, 200, MOST};
+    float *x = noisy(MOST * K, 1), *whole = guarded(MOST * MOST * sizeof *whole), *half = guarded(MOST * (MOST + APART) * sizeof *half);
+    struct llm_err e = {0};
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int c = 0; c < 3; c++)
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                const int n = sizes[i], ld = n + APART;
+                struct llm_weight w = {.data = x, .dtype = LLM_F32, .n = n, .k = K};
+                struct llm_matmul a = {.m = n, .x = x, .ldx = K, .y = whole, .ldy = n, .compute = c};
+                assert_int_equal(llm_matmul(&a, &w, &e), 0);
+                a.y = half;
+                a.ldy = ld;
+                a.symmetric = true;
+                for (int j = 0; j < n * ld; j++) half[j] = 7;
+                assert_int_equal(llm_matmul(&a, &w, &e), 0);
+                for (int j = 0; j < n; j++) {
+                    if (memcmp(half + j * ld, whole + j * n, (size_t)n * sizeof *half) != 0) fail_msg("%s: compute %d, %d rows", llm_k.isa, c, n);
+                    for (int l = n; l < ld; l++) assert_true(half[j * ld + l] == 7);
+                }
+                llm_weight_release(&w);
+            }
+}
+
 static void test_threads(void **state)
 {
     enum { M = 270, N = 130, K = 544, N_OUT = 6 };
@@ -416,7 +444,8 @@ int main(void)
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forward), cmocka_unit_test(test_dx), cmocka_unit_test(test_dw),
                                        cmocka_unit_test(test_narrow), cmocka_unit_test(test_panels), cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_same_bits_dx), cmocka_unit_test(test_rounded), cmocka_unit_test(test_threads),
-                                       cmocka_unit_test(test_quantised), cmocka_unit_test(test_split_elsewhere), cmocka_unit_test(test_changed)};
+                                       cmocka_unit_test(test_same_bits_dx), cmocka_unit_test(test_symmetric), cmocka_unit_test(test_rounded),
+                                       cmocka_unit_test(test_threads), cmocka_unit_test(test_quantised), cmocka_unit_test(test_split_elsewhere),
+                                       cmocka_unit_test(test_changed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
