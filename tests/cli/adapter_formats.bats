@@ -158,6 +158,24 @@ kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
     awk -v kl="$(kl < note)" 'BEGIN { exit !(kl >= 0 && kl < 1e-9) }'
 }
 
+@test "biases and parts of modules that are stored whole have the names by which PEFT finds them" {
+    llm-train -q -c nano --set bias=true --set n_layer=1 --set n_embd=32 --set n_head=2 -l 24 -n 0 -T "$tiny/tokenizer.json" -o base.llm "$F/g.tok"
+    llm-train -q --init base.llm --adapter lora --targets c_attn --also-train '*.bias' --also-train 'transformer.ln_f.*' -l 24 -b 2 -n 4 --precision f32 -o a.llm "$F/g.tok"
+    llm-quantize -q -t keep a.llm folder
+    jq -e '.bias == "all" and .modules_to_save == ["transformer.ln_f"]' folder/adapter_config.json
+    tensors folder/adapter_model.safetensors > names
+    grep -q '^base_model.model.transformer.h.0.attn.c_attn.base_layer.bias \[96\]' names
+    grep -q '^base_model.model.transformer.h.0.ln_1.bias \[32\]' names
+    same base.llm --adapter folder base.llm --adapter a.llm
+    run -1 cmp <(score base.llm) <(score base.llm --adapter folder)
+    # a module of which only the gain is stored: PEFT wants its bias, too
+    llm-train -q --init base.llm --adapter lora --targets c_attn --also-train '*ln_1.weight' -l 24 -b 2 -n 4 --precision f32 -o b.llm "$F/g.tok"
+    llm-quantize -q -t keep b.llm gains
+    jq -e '.bias == "none" and .modules_to_save == ["transformer.h.0.ln_1"]' gains/adapter_config.json
+    [[ $(tensors gains/adapter_model.safetensors | grep -c 'ln_1\.\(weight\|bias\) \[32\]') == 2 ]]
+    same base.llm --adapter gains base.llm --adapter b.llm
+}
+
 @test "an embedding that is the head, too: PEFT's folder ties them, and one that does not is refused" {
     llm-train -q --init "$tiny" --adapter lora --also-train embed_tokens -l 24 -b 2 -n 4 --precision f32 -o a.llm "$F/g.tok"
     llm-quantize -q -t keep a.llm folder

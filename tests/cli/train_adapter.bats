@@ -267,9 +267,9 @@ tensors() {
 
 @test "folders that are no adapters of this model, cut and altered: one line" {
     cp -r "$golden/init" bad
-    jq '.bias = "all"' "$golden/init/adapter_config.json" > bad/adapter_config.json
+    jq '.lora_bias = true' "$golden/init/adapter_config.json" > bad/adapter_config.json
     tiny=$ROOT/tests/golden/tiny
-    refused 69 "bad: adapter_config.json: bias: expected an adapter without it" llm-infer -m "$tiny" --adapter bad x
+    refused 69 "bad: adapter_config.json: lora_bias: expected an adapter without it" llm-infer -m "$tiny" --adapter bad x
     for how in pissa olora loftq; do # of which PEFT changes the base when it loads them
         jq --arg how $how '.init_lora_weights = $how' "$golden/init/adapter_config.json" > bad/adapter_config.json
         refused 69 "init_lora_weights: expected an adapter without it, found \"$how\"" llm-infer -m "$tiny" --adapter bad x

@@ -1,6 +1,7 @@
 /* PEFT's adapter_config.json, which .llm files of adapters keep too. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "model/weights/lora_internal.h"
@@ -49,16 +50,43 @@ static json_t *targets(const struct llm_lora *l, const struct llm_model *m)
     return list;
 }
 
-/* Modules that are stored whole; null: none. */
-static json_t *whole_modules(const struct llm_lora *l)
+struct llm_param *llm_lora_beside(const struct llm_model *m, const struct llm_param *p, const char *piece)
 {
-    json_t *list = l->n_whole > 0 ? json_array() : json_null();
-    for (size_t i = 0; l->n_whole > 0 && list && i < l->n_whole; i++) {
+    char name[LLM_LORA_NAME];
+    const char *dot = strrchr(p->name, '.');
+    snprintf(name, sizeof name, "%.*s.%s", dot ? (int)(dot - p->name) : 0, p->name, piece);
+    return llm_model_find(m, name);
+}
+
+/* Whether PEFT has the parameter within a module that it saves, as which it takes those with weights. */
+static bool is_saved_module(const struct llm_lora *l, const struct llm_model *m, const struct llm_param *p)
+{
+    const struct llm_param *weight = p->spec->piece == LLM_PIECE_BIAS ? llm_lora_beside(m, p, "weight") : p;
+    return weight && weight->spec->piece == LLM_PIECE_WEIGHT && llm_lora_is_whole(l, weight);
+}
+
+/* Modules that are stored whole; null: none. */
+static json_t *whole_modules(const struct llm_lora *l, const struct llm_model *m)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < l->n_whole; i++) {
         char module[LLM_LORA_NAME];
+        if (l->whole[i]->spec->piece == LLM_PIECE_BIAS || !is_saved_module(l, m, l->whole[i])) continue;
         llm_lora_module(l->whole[i], module);
         if (!has_text(list, module)) json_array_append_new(list, json_string(module));
     }
-    return list;
+    if (!list || json_array_size(list) > 0) return list;
+    json_decref(list);
+    return json_null();
+}
+
+/* PEFT's word for biases that are stored beside pairs and saved modules. */
+static const char *biases(const struct llm_lora *l, const struct llm_model *m)
+{
+    for (size_t i = 0; i < l->n_whole; i++) {
+        if (l->whole[i]->spec->piece == LLM_PIECE_BIAS && !is_saved_module(l, m, l->whole[i])) return "all";
+    }
+    return "none";
 }
 
 static json_t *rank_pattern(const struct llm_lora *l)
@@ -106,7 +134,7 @@ json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, str
                           : m->config.num_encoder_layers > 0 ? "SEQ_2_SEQ_LM" : "CAUSAL_LM",
                           "base_model_name_or_path", l->base_path ? json_string(l->base_path) : json_null(), "r", (json_int_t)l->rank,
                           "lora_alpha", number(l->alpha), "lora_dropout", json_real(l->dropout), "use_rslora", l->rslora, "use_dora", l->dora,
-                          "bias", "none", "fan_in_fan_out", transposed, "target_modules", targets(l, m), "modules_to_save", whole_modules(l),
+                          "bias", biases(l, m), "fan_in_fan_out", transposed, "target_modules", targets(l, m), "modules_to_save", whole_modules(l, m),
                           "rank_pattern", rank_pattern(l), "alpha_pattern", alpha_pattern(l), "inference_mode", true, "init_lora_weights", true);
     /* Else PEFT leaves the head that is the embedding as it was. */
     if (o && llm_lora_ties(l, m)) json_object_set_new(o, "ensure_weight_tying", json_true());
@@ -118,7 +146,7 @@ json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, str
 
 /* Keys whose values other than these change what the adapter computes in a way that is not supported. */
 static const struct { const char *key, *harmless; } keys[] = {
-    {"bias", "[\"none\"]"}, {"layer_replication", "[]"}, {"lora_bias", "[false]"},
+    {"layer_replication", "[]"}, {"lora_bias", "[false]"},
     {"use_qalora", "[false]"}, {"megatron_config", "[]"}, {"trainable_token_indices", "[]"}, {"target_parameters", "[[]]"},
     {"init_lora_weights", "[true, false, \"gaussian\", \"orthogonal\", \"eva\"]"}, /* others change the base when PEFT loads them */
     {"exclude_modules", "*"}, {"alora_invocation_tokens", "[]"}, {"arrow_config", "[]"}};

@@ -33,6 +33,8 @@ void llm_lora_drop_staging(struct llm_lora *l);
 int llm_lora_read_config(struct llm_lora *l, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
 /* Gives pairs that alpha_pattern names their own alpha. 0 or -1. */
 int llm_lora_set_alphas(struct llm_lora *l, struct llm_err *e) LLM_MUST_CHECK;
+/* The weight or bias (`piece`) of the parameter's module. NULL: it has none. */
+struct llm_param *llm_lora_beside(const struct llm_model *m, const struct llm_param *p, const char *piece);
 /* Whether it stores an embedding whole that is the model's head, too. */
 bool llm_lora_ties(const struct llm_lora *l, const struct llm_model *m);
 

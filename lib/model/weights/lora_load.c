@@ -53,9 +53,15 @@ static struct place place_of(const struct llm_model *m, const char *name, bool t
         p.param = find_param(m, name, n - end);
         return p;
     }
-    /* What PEFT stores beside the pair of a head: the base's own matrix. */
-    size_t end = strlen(".base_layer.weight");
-    if (n > end && strcmp(name + n - end, ".base_layer.weight") == 0) n -= end;
+    /* What PEFT stores beside a pair: the base's own matrix of a head, biases. */
+    static const char base[] = ".base_layer";
+    char text[LLM_LORA_NAME];
+    const char *at = strstr(name, base);
+    if (at) {
+        snprintf(text, sizeof text, "%.*s%s", (int)(at - name), name, at + strlen(base));
+        name = text;
+        n = strlen(text);
+    }
     p.param = find_param(m, name, n);
     if (p.param) p.kind = WHOLE;
     else if (ties && strcmp(name, "lm_head.weight") == 0) p.kind = TIED;

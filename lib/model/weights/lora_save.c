@@ -54,10 +54,10 @@ static int add(struct llm_lora *l, const char *name, const float *x, const struc
 
 /* ---- PEFT ---- */
 
-/* Adds a parameter that the adapter stores whole, in the layout of Hugging Face's weights. */
-static int add_whole(struct llm_lora *l, const struct llm_model *m, size_t i, enum llm_dtype type, struct llm_tensor_list *t, struct llm_err *e)
+/* Adds a parameter of the model as it is, in the layout of Hugging Face's weights. */
+static int add_param(struct llm_lora *l, const struct llm_model *m, const struct llm_param *p, const char *name, enum llm_dtype type,
+                     struct llm_tensor_list *t, struct llm_err *e)
 {
-    const struct llm_param *p = l->whole[i];
     struct llm_tensor_out shape = {.n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]}};
     if (p->spec->gain && llm_config_blank(m->arch).norm_gain_offset != m->config.norm_gain_offset) {
         return llm_fail(e, EX_UNAVAILABLE, "'%s': gains of this base are stored differently", p->name);
@@ -70,11 +70,28 @@ static int add_whole(struct llm_lora *l, const struct llm_model *m, size_t i, en
         shape.shape[0] = p->shape[1];
         shape.shape[1] = p->shape[0];
     }
-    int r = x ? add(l, l->whole_names[i], x, &shape, type, t, e) : -1;
+    int r = x ? add(l, name, x, &shape, type, t, e) : -1;
     /* PEFT looks for the head beside an embedding to which it is tied. */
     if (r == 0 && p == llm_model_embedding(m) && llm_lora_ties(l, m)) r = add(l, LLM_LORA_PREFIX "lm_head.weight", x, &shape, type, t, e);
     free(x);
     return r;
+}
+
+/* Adds a parameter that the adapter stores whole. A bias beside a pair is a part of what PEFT calls the base layer; of a module that PEFT saves it
+ * expects all parameters. */
+static int add_whole(struct llm_lora *l, const struct llm_model *m, size_t i, enum llm_dtype type, struct llm_tensor_list *t, struct llm_err *e)
+{
+    const struct llm_param *p = l->whole[i];
+    const bool is_bias = p->spec->piece == LLM_PIECE_BIAS;
+    const struct llm_param *weight = is_bias ? llm_lora_beside(m, p, "weight") : NULL;
+    const struct llm_param *bias = p->spec->piece == LLM_PIECE_WEIGHT ? llm_lora_beside(m, p, "bias") : NULL;
+    const bool rest = bias && !llm_lora_is_whole(l, bias), within = weight && llm_lora_pair_of(l, weight);
+    char *name = rest || within ? llm_lora_stage(l, LLM_LORA_NAME, e) : l->whole_names[i];
+    if (!name) return -1;
+    if (within) snprintf(name, LLM_LORA_NAME, LLM_LORA_PREFIX "%.*s.base_layer.bias", (int)(strlen(p->name) - strlen(".bias")), p->name);
+    if (rest) snprintf(name, LLM_LORA_NAME, LLM_LORA_PREFIX "%.150s", bias->name);
+    if (rest && add_param(l, m, bias, name, type, t, e) < 0) return -1;
+    return add_param(l, m, p, rest ? l->whole_names[i] : name, type, t, e);
 }
 
 static int add_pair(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_pair *q, enum llm_dtype type, struct llm_tensor_list *t,
