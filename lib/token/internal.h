@@ -76,7 +76,7 @@ struct llm_tokenizer {
     uint32_t *shown_at;      /* [vocab_size] what an id puts into the middle of a text: place in `shown` + 1, 0: not asked yet; NULL: its piece */
     double *scores;          /* [vocab_size] of a Unigram model */
     bool sentencepiece;      /* Unigram: sums in single precision, user-defined pieces always win, as SentencePiece has it */
-    double unknown_score, best_score;
+    double unknown_score;
     bool byte_fallback, fuse_unknown;
     int32_t byte_token[256]; /* "<0x0A>", or -1 */
     struct llm_trie trie;    /* Unigram, WordPiece, greedy: texts → ids */

@@ -488,7 +488,8 @@ static int model_wordpiece(struct reader *r, const json_t *o, struct llm_err *e)
     const char *prefix = "##";
     if (read_texts(r, o, e) < 0 || no_byte_level(r, e) < 0 || llm_json_str(o, "continuing_subword_prefix", &prefix, e) < 0
         || llm_json_int(o, "max_input_chars_per_word", 0, INT32_MAX, &t->max_word, e) < 0
-        || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0
+        || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0 || llm_json_bool(o, "byte_fallback", &t->byte_fallback, e) < 0
+        || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0
         || read_model_ids(r, o, e) < 0 || read_user_defined(r, o, e) < 0)
         return -1;
     t->prefix = strdup(prefix);

@@ -280,7 +280,8 @@ static int write_wordpiece(const struct llm_tokenizer *t, struct llm_buf *out, s
 {
     if (llm_buf_printf(out, e, "{\n    \"type\": \"WordPiece\", \"unk_token\": ") < 0 || write_unknown(t, out, e) < 0
         || llm_buf_printf(out, e, ", \"continuing_subword_prefix\": ") < 0 || llm_json_quote(out, t->prefix, strlen(t->prefix), e) < 0
-        || llm_buf_printf(out, e, ", \"max_input_chars_per_word\": %lld%s", (long long)t->max_word, t->fuse_unknown ? ", \"fuse_unk\": true" : "") < 0
+        || llm_buf_printf(out, e, ", \"max_input_chars_per_word\": %lld%s%s", (long long)t->max_word, t->fuse_unknown ? ", \"fuse_unk\": true" : "",
+                          t->byte_fallback ? ", \"byte_fallback\": true" : "") < 0
         || write_ids(t, "never", LLM_TOKEN_MODEL, false, out, e) < 0 || write_ids(t, "user_defined", LLM_TOKEN_USER, true, out, e) < 0
         || llm_buf_printf(out, e, ",\n    \"vocab\": {") < 0 || write_vocab(t, out, e) < 0)
         return -1;

@@ -175,7 +175,7 @@ static int index_user(struct llm_tokenizer *t, struct llm_err *e)
 /* SentencePiece leaves what is not of the model out; Hugging Face's library knows the whole vocabulary. */
 static int index_unigram(struct llm_tokenizer *t, struct llm_err *e)
 {
-    double worst = 0, best = 0;
+    double worst = 0;
     bool any = false;
     for (int32_t id = 0; id < t->vocab_size; id++) {
         size_t n;
@@ -187,10 +187,8 @@ static int index_unigram(struct llm_tokenizer *t, struct llm_err *e)
         if (t->sentencepiece && is_user(t, id))
             continue;
         worst = any && worst < t->scores[id] ? worst : t->scores[id];
-        best = any && best > t->scores[id] ? best : t->scores[id];
         any = true;
     }
-    t->best_score = best;
     t->unknown_score = t->sentencepiece ? (double)((float)worst - 10.0f) : worst - 10.0;
     return 0;
 }

@@ -21,6 +21,7 @@ rules = "\n".join(["C9\tE9", "65 301\tE9", "FB01\t66 69", "3000\t20", "9\t20", "
 texts = ["", " ", "   ", "the cat", " the  cat ", "The hat.\nThe mat\t!", "xyz", "x y z", "theéÉ e\u0301", "ﬁ ﬂ", "中文 the 中", "\u3000a\u3000\u3000b", "a\u200bb",
          "<0x41>", "<s>the</s>", "<sep>the <sep> cat<sep>", "<unk>", "▁the▁▁cat", "the" * 40, "hathathat", "ABAB", "TTT", "😀 the 😀😀", "\u0000a", "\ufffd", "a\ufffdb",
          "that the man had in his hand", "e\u0301e\u0301\u0301", "  \u3000  end  ", "tab\ttab", "end\n\n\n", "1 2 3", "\r\n"]
+user_texts = ["the mat hath a hat", "xyz xy yx", "man m", "that the cat has", "hathat the cats"]
 raw = [b"\xff", b"a\xc3", b"\xe4\xb8", b"\xf0\x9f\x98", b"the \x80\x80 cat", b"\xed\xa0\x80"]
 models = {
     "bpe": dict(model_type="bpe", vocab_size=340, byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False),
@@ -30,6 +31,8 @@ models = {
                           normalization_rule_name="identity", remove_extra_whitespaces=False, add_dummy_prefix=False),
     "char": dict(model_type="char", vocab_size=40, normalization_rule_name="identity", user_defined_symbols=["<sep>"]),
     "word": dict(model_type="word", vocab_size=30, normalization_rule_name="identity"),
+    "word-bytes": dict(model_type="word", vocab_size=290, byte_fallback=True),
+    "unigram-user": dict(model_type="unigram", vocab_size=75, user_defined_symbols=["▁m", "ha", "hat", " the c", "xy"]),
 }
 
 
@@ -53,7 +56,7 @@ def main():
             f.write(json.dumps(row, ensure_ascii=True) + "\n")
         for name, options in models.items():
             sp = train(name, options)
-            for text in texts:
+            for text in texts + (user_texts if name == "unigram-user" else []):
                 put(model=name, text=text, ids=sp.encode(text))
             for data in raw:
                 put(model=name, hex=data.hex(), ids=sp.encode(data))

@@ -32,7 +32,7 @@ static inline size_t offer_from(const struct llm_tokenizer *t, struct path *path
             continue;
         size_t length = i + 1 - at;
         bool user = t->sentencepiece && t->flags[id] & LLM_TOKEN_USER && !(t->flags[id] & LLM_TOKEN_ADDED);
-        double score = user ? (double)((float)length * (float)t->best_score) - 0.1 : t->scores[id];
+        double score = user ? 0.1 * (double)(length - 1) : t->scores[id]; /* as 0.2.3; up to 0.2.0 it is -0.1 */
         offer(&paths[(i + 1) & mask], score + here, t->sentencepiece, at, id);
         single = single || length == len;
     }

@@ -1,4 +1,5 @@
-/* The model "wordpiece": a word is the longest token that begins it, then the longest that goes on, and so forth; unknown when that ends. */
+/* The model "wordpiece": a word is the longest token that begins it, then the longest that goes on, and so forth; unknown, or its
+ * bytes, when that ends. */
 #include "token/internal.h"
 #include "token/unicode.h"
 
@@ -6,7 +7,6 @@ static int encode_new(struct llm_encoder *en, const unsigned char *p, size_t n, 
 {
     const struct llm_tokenizer *t = en->t;
     size_t start = en->n_ids, chars = 0;
-    (void)e;
     for (size_t i = 0; i < n; i++)
         chars += (p[i] & 0xC0) != 0x80;
     for (size_t at = 0, len; at < n; at += len) {
@@ -14,8 +14,7 @@ static int encode_new(struct llm_encoder *en, const unsigned char *p, size_t n, 
         len = (int64_t)chars > t->max_word ? 0 : llm_trie_longest(&t->trie, at ? LLM_TRIE_SECOND : 0, p + at, n - at, &id);
         if (!len) {
             en->n_ids = start;
-            en->ids[en->n_ids++] = t->unknown;
-            return 0;
+            return llm_put_unknown(en, p, n, e);
         }
         en->ids[en->n_ids++] = id;
     }

@@ -105,7 +105,7 @@ static void vectors(void **state)
 
 static void forms(void **state)
 {
-    static const char *const names[] = {"bpe", "bpe-rules", "unigram", "unigram-bytes", "char", "word"};
+    static const char *const names[] = {"bpe", "bpe-rules", "unigram", "unigram-bytes", "char", "word", "word-bytes", "unigram-user"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         fuzz_tokenizer(load(names[i]));
@@ -146,7 +146,7 @@ static size_t field_end(const unsigned char *p, size_t at)
 /* Cut after any field, every model is refused: Google's library takes most of these (tests/oracle/sentencepiece_cuts.py). */
 static void cut_between_fields(void **state)
 {
-    static const char *const names[] = {"bpe", "bpe-rules", "unigram", "unigram-bytes", "char", "word"};
+    static const char *const names[] = {"bpe", "bpe-rules", "unigram", "unigram-bytes", "char", "word", "word-bytes", "unigram-user"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char name[100];
