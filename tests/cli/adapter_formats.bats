@@ -193,6 +193,29 @@ kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
     refused 69 "expected ensure_weight_tying and 'lm_head.weight' with 'model.embed_tokens.weight', which is" llm-infer -m "$tiny" --adapter folder x
 }
 
+@test "heads have the names that PEFT has for them" {
+    echo '{"model_type": "gpt_neox", "vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
+           "max_position_embeddings": 64}' > neox.json
+    llm-train -q -c neox.json -l 24 -n 0 -T "$tiny/tokenizer.json" -o neox.llm "$F/g.tok"
+    llm-train -q --init neox.llm --adapter lora --targets embed_out -l 24 -b 2 -n 4 --precision f32 -o a.llm "$F/g.tok"
+    llm-quantize -q -t keep a.llm folder
+    jq -e '.target_modules == ["lm_head"]' folder/adapter_config.json
+    [[ $(tensors folder/adapter_model.safetensors | grep -c '^base_model.model.lm_head.lora_[AB].weight') == 2 ]]
+    same neox.llm --adapter folder neox.llm --adapter a.llm
+    for half in A B; do renamed folder lm_head.lora_$half.weight embed_out.lora_$half.weight; done # with transformers 4
+    same neox.llm --adapter folder neox.llm --adapter a.llm
+
+    llm-train -q -c bert-mini --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=2 --objective mlm -l 24 -n 0 \
+        -T "$tiny/tokenizer.json" -o bert.llm "$F/g.tok"
+    llm-train -q --init bert.llm --objective mlm --adapter lora --also-train '*word_embeddings*' -l 24 -b 2 -n 4 --precision f32 -o b.llm "$F/g.tok"
+    llm-quantize -q -t keep b.llm words
+    jq -e '.ensure_weight_tying' words/adapter_config.json
+    assert_equal "$(tensors words/adapter_model.safetensors | grep decoder.weight | cut -d ' ' -f 2-)" \
+        "$(tensors words/adapter_model.safetensors | grep word_embeddings.weight | cut -d ' ' -f 2-)"
+    for a in words b.llm; do llm-quantize -q -t f32 --merge $a bert.llm $a-merged.safetensors; done
+    cmp words-merged.safetensors b.llm-merged.safetensors
+}
+
 @test "a head that is adapted may have its base's matrix beside its pair, as PEFT stores it" {
     llm-train -q -c tiny --set tie_word_embeddings=false --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 -l 24 -n 0 \
         -T "$tiny/tokenizer.json" -o base.llm "$F/g.tok"

@@ -4,7 +4,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "model/config/arch.h"
 #include "model/weights/lora_internal.h"
+
+/* ---- names ---- */
+
+const char *llm_lora_head(const struct llm_model *m)
+{
+    const char *head = m->arch->names.head ? m->arch->names.head : "lm_head";
+    return strcmp(head, "embed_out") == 0 ? "lm_head" : head; /* GPT-NeoX: of files, and of transformers before 5 */
+}
+
+void llm_lora_peft_module(const struct llm_model *m, const struct llm_param *p, char out[LLM_LORA_NAME])
+{
+    llm_lora_module(p, out);
+    if (m->arch->names.head && strcmp(out, m->arch->names.head) == 0) snprintf(out, LLM_LORA_NAME, "%s", llm_lora_head(m));
+}
 
 /* ---- writing ---- */
 
@@ -20,7 +35,7 @@ static bool word_is_whole(const struct llm_lora *l, const struct llm_model *m, c
 {
     for (size_t i = 0; i < m->n_params; i++) {
         char module[LLM_LORA_NAME];
-        llm_lora_module(&m->params[i], module);
+        llm_lora_peft_module(m, &m->params[i], module);
         if (m->params[i].n_dims == 2 && strcmp(last_word(module), word) == 0 && !llm_lora_pair_of(l, &m->params[i])) return false;
     }
     return true;
@@ -42,7 +57,7 @@ static json_t *targets(const struct llm_lora *l, const struct llm_model *m)
     json_t *list = json_array();
     for (size_t i = 0; list && i < l->n_pairs; i++) {
         char module[LLM_LORA_NAME];
-        llm_lora_module(l->pairs[i].param, module);
+        llm_lora_peft_module(m, l->pairs[i].param, module);
         const char *name = last_word(module);
         if (has_text(list, name)) continue;
         json_array_append_new(list, json_string(word_is_whole(l, m, name) ? name : module));
@@ -72,7 +87,7 @@ static json_t *whole_modules(const struct llm_lora *l, const struct llm_model *m
     for (size_t i = 0; list && i < l->n_whole; i++) {
         char module[LLM_LORA_NAME];
         if (l->whole[i]->spec->piece == LLM_PIECE_BIAS || !is_saved_module(l, m, l->whole[i])) continue;
-        llm_lora_module(l->whole[i], module);
+        llm_lora_peft_module(m, l->whole[i], module);
         if (!has_text(list, module)) json_array_append_new(list, json_string(module));
     }
     if (!list || json_array_size(list) > 0) return list;
@@ -89,12 +104,12 @@ static const char *biases(const struct llm_lora *l, const struct llm_model *m)
     return "none";
 }
 
-static json_t *rank_pattern(const struct llm_lora *l)
+static json_t *rank_pattern(const struct llm_lora *l, const struct llm_model *m)
 {
     json_t *o = json_object();
     for (size_t i = 0; o && i < l->n_pairs; i++) {
         char module[LLM_LORA_NAME];
-        llm_lora_module(l->pairs[i].param, module);
+        llm_lora_peft_module(m, l->pairs[i].param, module);
         if (l->pairs[i].a.weight.n != l->rank) json_object_set_new(o, module, json_integer(l->pairs[i].a.weight.n));
     }
     return o;
@@ -107,12 +122,12 @@ static json_t *number(double v)
 }
 
 /* The alphas of pairs that have their own. */
-static json_t *alpha_pattern(const struct llm_lora *l)
+static json_t *alpha_pattern(const struct llm_lora *l, const struct llm_model *m)
 {
     json_t *o = json_object();
     for (size_t i = 0; o && i < l->n_pairs; i++) {
         char module[LLM_LORA_NAME];
-        llm_lora_module(l->pairs[i].param, module);
+        llm_lora_peft_module(m, l->pairs[i].param, module);
         if (l->pairs[i].alpha > 0 && l->pairs[i].alpha != l->alpha) json_object_set_new(o, module, number(l->pairs[i].alpha));
     }
     return o;
@@ -135,7 +150,8 @@ json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, str
                           "base_model_name_or_path", l->base_path ? json_string(l->base_path) : json_null(), "r", (json_int_t)l->rank,
                           "lora_alpha", number(l->alpha), "lora_dropout", json_real(l->dropout), "use_rslora", l->rslora, "use_dora", l->dora,
                           "bias", biases(l, m), "fan_in_fan_out", transposed, "target_modules", targets(l, m), "modules_to_save", whole_modules(l, m),
-                          "rank_pattern", rank_pattern(l), "alpha_pattern", alpha_pattern(l), "inference_mode", true, "init_lora_weights", true);
+                          "rank_pattern", rank_pattern(l, m), "alpha_pattern", alpha_pattern(l, m), "inference_mode", true,
+                          "init_lora_weights", true);
     /* Else PEFT leaves the head that is the embedding as it was. */
     if (o && llm_lora_ties(l, m)) json_object_set_new(o, "ensure_weight_tying", json_true());
     if (!o) llm_no_memory(e, "adapter_config.json");
@@ -214,15 +230,17 @@ static int names_module(const char *pattern, const char *module, struct llm_err 
     return found;
 }
 
-int llm_lora_set_alphas(struct llm_lora *l, struct llm_err *e)
+int llm_lora_set_alphas(struct llm_lora *l, const struct llm_model *m, struct llm_err *e)
 {
     for (size_t i = 0; l->alphas && i < l->n_pairs; i++) {
-        char module[LLM_LORA_NAME];
+        char module[LLM_LORA_NAME], own[LLM_LORA_NAME];
         const char *pattern;
         json_t *v;
-        llm_lora_module(l->pairs[i].param, module);
+        llm_lora_peft_module(m, l->pairs[i].param, module);
+        llm_lora_module(l->pairs[i].param, own);
         json_object_foreach(l->alphas, pattern, v) { /* the first that names it decides */
             int named = names_module(pattern, module, e);
+            if (named == 0 && strcmp(own, module) != 0) named = names_module(pattern, own, e);
             if (named < 0) return -1;
             if (!named) continue;
             l->pairs[i].alpha = json_number_value(v);

@@ -21,7 +21,7 @@ double llm_lora_scale(const struct llm_lora *l, const struct llm_lora_pair *q);
 void llm_lora_add_whole(struct llm_lora *l, struct llm_param *p);
 /* Puts the adapter at the end of the model's list, which then owns it; its scales follow from alpha, ranks and factor. */
 void llm_lora_attach(struct llm_lora *l, struct llm_model *m);
-/* The module of a parameter, as PEFT names it: the parameter's name without ".weight". */
+/* The module of a parameter: the parameter's name without ".weight". */
 void llm_lora_module(const struct llm_param *p, char out[LLM_LORA_NAME]);
 /* Memory that lives until the next description. NULL: memory is short. */
 void *llm_lora_stage(struct llm_lora *l, size_t bytes, struct llm_err *e) LLM_MUST_CHECK;
@@ -29,10 +29,13 @@ void *llm_lora_stage(struct llm_lora *l, size_t bytes, struct llm_err *e) LLM_MU
 void llm_lora_drop_staging(struct llm_lora *l);
 
 /* ---- lora_config.c ---- */
+/* The name of the model's head as PEFT sees it, and that of the module of any parameter. */
+const char *llm_lora_head(const struct llm_model *m);
+void llm_lora_peft_module(const struct llm_model *m, const struct llm_param *p, char out[LLM_LORA_NAME]);
 /* Reads adapter_config.json into `l`; what is not supported is refused by its key (EX_UNAVAILABLE). */
 int llm_lora_read_config(struct llm_lora *l, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
 /* Gives pairs that alpha_pattern names their own alpha. 0 or -1. */
-int llm_lora_set_alphas(struct llm_lora *l, struct llm_err *e) LLM_MUST_CHECK;
+int llm_lora_set_alphas(struct llm_lora *l, const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* The weight or bias (`piece`) of the parameter's module. NULL: it has none. */
 struct llm_param *llm_lora_beside(const struct llm_model *m, const struct llm_param *p, const char *piece);
 /* Whether it stores an embedding whole that is the model's head, too. */

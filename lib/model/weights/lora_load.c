@@ -29,7 +29,11 @@ static struct llm_param *find_param(const struct llm_model *m, const char *name,
         snprintf(text, sizeof text, "%.*s%s", (int)(n - prefix), name + prefix, ends[i]);
         if (prefix > 0 && n > prefix && strncmp(name, m->arch->names.prefix, prefix) == 0 && (p = llm_model_find(m, text)) != NULL) return p;
     }
-    return NULL;
+    const char *head = llm_lora_head(m), *own = m->arch->names.head;
+    const size_t n_head = strlen(head);
+    if (!own || strcmp(head, own) == 0 || n < n_head || strncmp(name, head, n_head) != 0) return NULL;
+    snprintf(text, sizeof text, "%s%.*s", own, (int)(n - n_head), name + n_head);
+    return find_param(m, text, strlen(text));
 }
 
 /* What a tensor of an adapter is, by its name. */
@@ -39,7 +43,8 @@ struct place { enum { HALF_A, HALF_B, MAGNITUDE, WHOLE, TIED, OTHER } kind; stru
 static struct place place_of(const struct llm_model *m, const char *name, bool ties)
 {
     static const char *const halves[] = {".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"};
-    size_t n = strlen(name), prefix = strlen(LLM_LORA_PREFIX);
+    const char *head = llm_lora_head(m);
+    size_t n = strlen(name), n_head = strlen(head), prefix = strlen(LLM_LORA_PREFIX);
     struct place p = {.kind = OTHER};
     if (n >= LLM_LORA_NAME) return p;
     if (strncmp(name, LLM_LORA_PREFIX, prefix) == 0) {
@@ -64,7 +69,7 @@ static struct place place_of(const struct llm_model *m, const char *name, bool t
     }
     p.param = find_param(m, name, n);
     if (p.param) p.kind = WHOLE;
-    else if (ties && strcmp(name, "lm_head.weight") == 0) p.kind = TIED;
+    else if (ties && n == n_head + strlen(".weight") && strncmp(name, head, n_head) == 0 && strcmp(name + n_head, ".weight") == 0) p.kind = TIED;
     return p;
 }
 
@@ -257,8 +262,8 @@ static int read_folder(struct llm_lora *l, struct llm_model *m, const char *fold
     llm_checkpoint_close(f);
     /* PEFT does not tie every embedding that ensure_weight_tying is said of (wte): the file has a head where it does. */
     if (r == 0 && llm_lora_ties(l, m) && !ties)
-        return llm_fail(e, EX_UNAVAILABLE, "expected ensure_weight_tying and 'lm_head.weight' with '%s', which is the model's head, too",
-                        llm_model_embedding(m)->name);
+        return llm_fail(e, EX_UNAVAILABLE, "expected ensure_weight_tying and '%s.weight' with '%s', which is the model's head, too",
+                        llm_lora_head(m), llm_model_embedding(m)->name);
     return r;
 }
 
@@ -293,7 +298,7 @@ int llm_lora_load(struct llm_model *m, const char *path, float factor, struct ll
     int r = l->path ? read_any(l, m, path, e) : llm_no_memory(e, "an adapter");
     if (r == 0 && l->n_pairs + l->n_whole == 0) r = llm_fail(e, EX_DATAERR, "expected pairs of matrices, found none");
     if (r == 0) r = check_whole(m, l, e);
-    if (r == 0) r = llm_lora_set_alphas(l, e);
+    if (r == 0) r = llm_lora_set_alphas(l, m, e);
     if (r == 0) {
         llm_lora_attach(l, m);
         return 0;

@@ -54,6 +54,18 @@ static int add(struct llm_lora *l, const char *name, const float *x, const struc
 
 /* ---- PEFT ---- */
 
+/* The name of a tensor in PEFT's folder, `own` with the module as PEFT names it, in memory that lives until the next description. */
+static const char *peft_name(struct llm_lora *l, const struct llm_model *m, const struct llm_param *p, const char *own, struct llm_err *e)
+{
+    char module[LLM_LORA_NAME], peft[LLM_LORA_NAME];
+    llm_lora_module(p, module);
+    llm_lora_peft_module(m, p, peft);
+    if (strcmp(module, peft) == 0) return own;
+    char *name = llm_lora_stage(l, LLM_LORA_NAME, e);
+    if (name) snprintf(name, LLM_LORA_NAME, LLM_LORA_PREFIX "%.100s%.50s", peft, own + strlen(LLM_LORA_PREFIX) + strlen(module));
+    return name;
+}
+
 /* Adds a parameter of the model as it is, in the layout of Hugging Face's weights. */
 static int add_param(struct llm_lora *l, const struct llm_model *m, const struct llm_param *p, const char *name, enum llm_dtype type,
                      struct llm_tensor_list *t, struct llm_err *e)
@@ -72,7 +84,11 @@ static int add_param(struct llm_lora *l, const struct llm_model *m, const struct
     }
     int r = x ? add(l, name, x, &shape, type, t, e) : -1;
     /* PEFT looks for the head beside an embedding to which it is tied. */
-    if (r == 0 && p == llm_model_embedding(m) && llm_lora_ties(l, m)) r = add(l, LLM_LORA_PREFIX "lm_head.weight", x, &shape, type, t, e);
+    if (r == 0 && p == llm_model_embedding(m) && llm_lora_ties(l, m)) {
+        char *head = llm_lora_stage(l, LLM_LORA_NAME, e);
+        if (head) snprintf(head, LLM_LORA_NAME, LLM_LORA_PREFIX "%s.weight", llm_lora_head(m));
+        r = head ? add(l, head, x, &shape, type, t, e) : -1;
+    }
     free(x);
     return r;
 }
@@ -91,7 +107,8 @@ static int add_whole(struct llm_lora *l, const struct llm_model *m, size_t i, en
     if (within) snprintf(name, LLM_LORA_NAME, LLM_LORA_PREFIX "%.*s.base_layer.bias", (int)(strlen(p->name) - strlen(".bias")), p->name);
     if (rest) snprintf(name, LLM_LORA_NAME, LLM_LORA_PREFIX "%.150s", bias->name);
     if (rest && add_param(l, m, bias, name, type, t, e) < 0) return -1;
-    return add_param(l, m, p, rest ? l->whole_names[i] : name, type, t, e);
+    const char *own = within ? name : peft_name(l, m, p, l->whole_names[i], e);
+    return own ? add_param(l, m, p, own, type, t, e) : -1;
 }
 
 static int add_pair(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_pair *q, enum llm_dtype type, struct llm_tensor_list *t,
@@ -104,7 +121,8 @@ static int add_pair(struct llm_lora *l, const struct llm_model *m, const struct 
     for (int i = 0; i < (l->dora ? 3 : 2); i++) {
         const struct llm_tensor_out shape = {.n_dims = halves[i]->n_dims, .shape = {halves[i]->shape[0], halves[i]->shape[1]}};
         float *x = ordered(m, halves[i], i ? q->param : NULL, LLM_LORA_HF, e);
-        int r = x ? add(l, q->names[i], x, &shape, type, t, e) : -1;
+        const char *name = peft_name(l, m, q->param, q->names[i], e);
+        int r = x && name ? add(l, name, x, &shape, type, t, e) : -1;
         free(x);
         if (r < 0) return -1;
     }
