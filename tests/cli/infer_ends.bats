@@ -167,6 +167,18 @@ folder_with_end() {
     [[ $stderr == *"m/generation_config.json"* && $(wc -l <<< "$stderr") == 1 ]]
 }
 
+@test "rules of generation_config.json that are not applied are warned of by name; those that do nothing are not" {
+    folder_with_end
+    printf '{"temperature": 0.6, "no_repeat_ngram_size": 0, "bad_words_ids": [], "forced_bos_token_id": null}' > m/generation_config.json
+    run -0 --separate-stderr llm-infer --precision f32 --temp 0 --ids -n 2 -m m "1 2 3"
+    [[ $stderr != *generation_config* ]]
+    printf '{"forced_bos_token_id": 0, "suppress_tokens": [3], "no_repeat_ngram_size": 3}' > m/generation_config.json
+    run -0 --separate-stderr llm-infer --precision f32 --temp 0 --ids -n 2 -m m "1 2 3"
+    [[ $stderr == *"warning: m/generation_config.json: not applied to texts: forced_bos_token_id, suppress_tokens, no_repeat_ngram_size"* ]]
+    run -0 --separate-stderr "${ask[@]}" -m m
+    assert_equal "$stderr" ""
+}
+
 @test "a special token that models are known to end turns with ends the text; the same text as no special token does not" {
     folder_with_end
     # the end token's text becomes <|im_end|>, the merges that it is part of go

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/log.h"
 #include "model/config/sentence.h"
 #include "model/weights/open.h"
 #include "token/chat/find.h"
@@ -14,6 +15,28 @@ static void add_token(struct llm_model *m, const json_t *o)
     const json_t *v = json_object_get(o, "eos_token");
     const char *text = json_string_value(json_is_object(v) ? json_object_get(v, "content") : v);
     if (text && m->tokenizer) llm_config_add_eos(&m->config, llm_tokenizer_special(m->tokenizer, text));
+}
+
+/* Would transformers' generate do something for this value? */
+static bool is_at_work(const json_t *v)
+{
+    return json_is_array(v) ? json_array_size(v) > 0 : json_is_object(v) ? json_object_size(v) > 0
+           : json_is_number(v) ? json_number_value(v) > 0 : json_is_true(v);
+}
+
+/* Warns of what generation_config.json does to texts whatever the options are, and nothing does here. */
+static void warn_of_rules(const json_t *o, const char *path)
+{
+    static const char *const keys[] = {"forced_bos_token_id", "forced_eos_token_id", "forced_decoder_ids", "suppress_tokens", "begin_suppress_tokens",
+                                       "bad_words_ids", "force_words_ids", "sequence_bias", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
+                                       "exponential_decay_length_penalty", "min_length", "min_new_tokens"};
+    char text[400] = "";
+    for (size_t i = 0, n = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *v = json_object_get(o, keys[i]);
+        bool id = json_is_integer(v) && i < 2; /* 0 is one, too */
+        if (id || is_at_work(v)) n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n ? ", " : "", keys[i]);
+    }
+    if (*text) llm_warn("%s: not applied to texts: %s", path, text);
 }
 
 static int read_ends(struct llm_model *m, const char *folder, size_t n, struct llm_err *e)
@@ -28,6 +51,7 @@ static int read_ends(struct llm_model *m, const char *folder, size_t n, struct l
         if (!o) return -1;
         int r = files[i].ids ? llm_config_add_eos_from(&m->config, o, "eos_token_id", e) : 0;
         if (!files[i].ids) add_token(m, o);
+        else if (r == 0) warn_of_rules(o, path);
         json_decref(o);
         if (r < 0) return llm_in(e, "%s", path);
     }
