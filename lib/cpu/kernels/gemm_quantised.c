@@ -145,8 +145,11 @@ INLINE void pack(const struct kind *k, const unsigned char *w, size_t ldw, int64
     }
 }
 
+#define BY_WORDS (SUMS_OF_16 && VN == 8) /* a word for all rows of a tile, then the next: dot_by_words in place of dot */
+
 /* Dot products of `words` words of VN rows of weights with one row of activations, added to `start`, which corrects for the kind's zero. */
-#if SUMS_OF_16
+#if BY_WORDS
+#elif SUMS_OF_16
 INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
 {
     const int max = words_in_16(k);
@@ -209,8 +212,6 @@ INLINE VI dot_places(const VI *w, const int8_t *q)
     }
     return vi_sub(sum, of_zero);
 }
-
-#define BY_WORDS (SUMS_OF_16 && VN == 8)
 
 /* Most rows of a tile. */
 #if VN == 16
