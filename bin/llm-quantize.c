@@ -43,8 +43,10 @@ struct args {
 enum { UNSET = -1 };
 
 static const struct llm_opt options[] = {
-    {'t', "type", "TYPE", "type or mix of types to store matrices in: %w (the last two: as they are)", LLM_CHOICE, AT(type), 0, 0, NULL},
-    {0, "tensor-type", "PATTERN=TYPE", "type of tensors whose names match the shell pattern; may be given several times, the first match decides",
+    {'t', "type", "TYPE", "type or mix of types to store matrices in: %w (the last two: as they are) [with --budget: the largest mix that fits]",
+     LLM_CHOICE, AT(type), 0, 0, NULL},
+    {0, "tensor-type", "PATTERN=TYPE",
+     "type of tensors whose names, here or in GGUF, match the pattern; may be given several times, the first match decides",
      LLM_LIST, AT(tensor_types), 0, 0, NULL},
     {0, "output-tensor-type", "TYPE", "type of the head's matrix, one of --type's words [as --type says]", LLM_CHOICE, AT(output_type), 0, 0, NULL},
     {0, "token-embedding-type", "TYPE", "type of the embedding's matrix, one of --type's words [as --type says]", LLM_CHOICE,
@@ -204,6 +206,15 @@ static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *
     return 0;
 }
 
+/* NULL: the text is no extended regular expression, or memory is short. */
+static const regex_t *expression_of(const char *text)
+{
+    regex_t *x = malloc(sizeof *x);
+    if (x && regcomp(x, text, REG_EXTENDED | REG_NOSUB) == 0) return x;
+    free(x);
+    return NULL;
+}
+
 /* "PATTERN=TYPE", as --tensor-type has it. */
 static struct llm_quant_override override_of(const char *text)
 {
@@ -220,6 +231,7 @@ static struct llm_quant_override override_of(const char *text)
                   llm_suggest_text(&near, ""));
     }
     o.pattern = strndup(text, (size_t)(at - text));
+    o.expression = o.pattern ? expression_of(o.pattern) : NULL;
     return o;
 }
 
@@ -235,7 +247,11 @@ static const enum llm_dtype *type_of(const char *option, int row, enum llm_dtype
 
 static void free_overrides(struct llm_quant_override *o, size_t n)
 {
-    for (size_t i = 0; o && i < n; i++) free((char *)o[i].pattern);
+    for (size_t i = 0; o && i < n; i++) {
+        if (o[i].expression) regfree((regex_t *)o[i].expression);
+        free((regex_t *)o[i].expression);
+        free((char *)o[i].pattern);
+    }
     free(o);
 }
 
@@ -267,7 +283,8 @@ static int quantize(struct llm_model *m, const struct args *a, const struct llm_
     if (budget && t.table) put_cache_rows(t.table, budget, &m->config);
     const double before = (double)t.bytes_from / 1048576, after = (double)t.bytes_to / 1048576;
     if (plan->type->dtype == LLM_NO_DTYPE && t.changed == 0) llm_note("%zu tensors as they are: %.1f MiB of weights", m->n_params, after);
-    else llm_note("%zu of %zu tensors to %s: %.1f -> %.1f MiB of weights", t.changed, m->n_params, plan->type->name, before, after);
+    else llm_note("%zu of %zu tensors to %s: %.1f -> %.1f MiB of weights", t.changed, m->n_params,
+                  plan->chosen ? "the budget's types" : plan->type->name, before, after);
     return a->report ? llm_tables_print(a->report, llm_table_form(&a->common), &t.table, 1, e) : 0;
 }
 
@@ -399,6 +416,7 @@ static int calibrate_and_quantize(struct llm_model *m, const struct args *a, con
     if (a->budget && quantize_budget_bytes(a->budget, m) == 0) {
         return llm_fail(e, LLM_EX_USAGE, "--budget: expected a size (120MiB) or bits a weight (3.9bpw), found '%s'", a->budget);
     }
+    if (!with.type) with.type = quantize_budget_mix(m, &with, quantize_budget_bytes(a->budget, m));
     if ((a->budget || a->refine) && (c.tokens = quantize_tokens_before(a->budget ? "budget" : "refine", c.text, m, c.tokens, e)) < 0) return -1;
     if (c.text || c.importances) {
         status = quantize_calibrate(&c, m, &moments, e);
@@ -414,12 +432,27 @@ static int calibrate_and_quantize(struct llm_model *m, const struct args *a, con
     return status;
 }
 
+/* With the names that --tensor-type may mean, if the family has names in GGUF. */
+static int quantize_named(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
+{
+    struct llm_err unnamed = {0};
+    struct llm_declare declared = {.err = &unnamed};
+    struct llm_quant_plan with = *plan;
+    const struct llm_param_spec **gguf = plan->n_overrides ? llm_calloc(m->n_params + 1, sizeof *gguf, "names of tensors", e) : NULL;
+    if (plan->n_overrides && !gguf) return -1;
+    if (gguf && llm_model_gguf_specs(m, &declared, gguf, &unnamed) == 0) with.gguf = gguf;
+    const int status = calibrate_and_quantize(m, a, &with, in, e);
+    llm_declare_release(&declared);
+    free(gguf);
+    return status;
+}
+
 static int quantize_merged(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
 {
     enum llm_dtype *was = llm_calloc(m->n_params + 1, sizeof *was, "an adapter", e);
     int status = was ? adapters_load(m, &a->merge, e) : -1;
     if (status == 0) status = llm_lora_merge(m, was, e);
-    if (status == 0) status = calibrate_and_quantize(m, a, plan, in, e);
+    if (status == 0) status = quantize_named(m, a, plan, in, e);
     if (status == 0) status = restore_types(m, was, plan, e);
     if (status == 0) status = adapters_report(in, &a->merge, m, e);
     free(was);
@@ -445,6 +478,10 @@ static int run(const struct args *a, const struct llm_quant_plan *given, const c
     bool parts = a->max_bytes || a->max_tensors; /* files of other names */
     if (llm_pool_start(a->common.threads, e) < 0 || (!parts && !is_folder(out) && llm_output_try(out, a->to != LLM_FORMAT_ARPA, e) < 0)) return -1;
     int is_adapter = a->to == LLM_FORMAT_ARPA ? 0 : llm_lora_is_file(in, e);
+    if (is_adapter > 0 && !plan->type) {
+        llm_fail(e, LLM_EX_USAGE, "%s: an adapter is stored in one type (-t), not within a --budget", in);
+        is_adapter = -1;
+    }
     if (is_adapter != 0) {
         int converted = is_adapter < 0 ? -1 : adapter_convert(in, a->base, out, a->to == LLM_FORMAT_GGUF, plan->type->dtype, e);
         llm_pool_stop();
@@ -479,7 +516,7 @@ static int run(const struct args *a, const struct llm_quant_plan *given, const c
         status = quantize_drop(&of, &m, e);
     }
     if (status == 0 && a->rotate) status = rotate(&m, e);
-    if (status == 0 && !m->ngram) status = calibrate_and_quantize(m, a, plan, in, e); /* tables of n-grams stay as they are */
+    if (status == 0 && !m->ngram) status = quantize_named(m, a, plan, in, e); /* tables of n-grams stay as they are */
     if (status == 0 && a->measure) status = measure(a, m, in, e);
     if (status == 0) status = save(m, a, out, e);
     if (status == 0 && plan->lowrank) status = factors_write(m, out, a->to == LLM_FORMAT_GGUF, a->factors, e);
@@ -541,7 +578,9 @@ int main(int argc, char **argv)
     llm_start();
     int rest = llm_cli_parse(&cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
-    if (a.type == UNSET && !wants_arpa(&a, argc, argv)) llm_usage(&cli, "expected a type (-t q8_0, q4_k_m, bf16, ... or keep; --help lists all)");
+    if (a.type == UNSET && !a.budget && !wants_arpa(&a, argc, argv)) {
+        llm_usage(&cli, "expected a type (-t q8_0, q4_k_m, bf16, ... or keep; --help lists all)");
+    }
     if (argc - rest != 2) llm_usage(&cli, "expected two operands, IN and OUT, found %d", argc - rest);
     const char *in = argv[rest], *out = argv[rest + 1];
     if (strcmp(out, "-") == 0 && a.report && strcmp(a.report, "-") == 0) llm_usage(&cli, "standard output cannot be OUT and the report at once");

@@ -21,7 +21,7 @@ const struct llm_words bench_dictionary_words[] = {{"precision", llm_compute_wor
 const struct llm_words bench_cost_words[] = {{NULL, llm_preset_word}, {0}};
 
 const struct llm_alias bench_speed_aliases[] = {{"--n-prompt", "prompt"},     {"--n-gen", "generate"},   {"--n-depth", "depth"},
-                                                {"--repetitions", "runs"},    {"--batch-size", "batch"}, {0}};
+                                                {"--repetitions", "runs"},    {"--batch-size", "batch"}, {"--parallel", "sequences"}, {0}};
 const struct llm_alias bench_quality_aliases[] = {{"--ctx-size", "context"}, {"--batch-size", "batch"}, {"-t", "threads"}, {0}};
 const struct llm_alias bench_eval_aliases[] = {{"--tasks", "task"},       {"--num-fewshot", "shots"},      {"--apply-chat-template", "chat"},
                                                {"--temperature", "temp"}, {"--ctx-size", "context"},       {"--batch-size", "batch"},

@@ -57,22 +57,39 @@ static int measure_plan(const char *in, const struct llm_quant_plan *plan, const
     return status;
 }
 
-/* The plan's own mix if it fits in so many bytes, else the largest one that does; NULL: none fits. */
-static const struct llm_quant_type *mix_that_fits(const struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes)
+/* The largest mix that fits in so many bytes, NULL: none does; and the smallest one. */
+static const struct llm_quant_type *largest_mix(const struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes,
+                                                const struct llm_quant_type **smallest)
 {
     const struct llm_quant_type *best = NULL;
-    uint64_t size_of_best = 0;
+    uint64_t size_of_best = 0, least = UINT64_MAX;
     struct llm_quant_plan with = *plan;
-    if (llm_budget_bytes(m, plan) <= bytes) return plan->type;
     for (int i = 0; llm_quant_word(i); i++) {
         with.type = &llm_quant_types[i];
         if (with.type->mix == LLM_MIX_NONE) continue;
         const uint64_t size = llm_budget_bytes(m, &with);
+        if (size < least) {
+            least = size;
+            *smallest = with.type;
+        }
         if (size > bytes || size <= size_of_best) continue;
         best = with.type;
         size_of_best = size;
     }
     return best;
+}
+
+const struct llm_quant_type *quantize_budget_mix(const struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes)
+{
+    const struct llm_quant_type *smallest = NULL, *best = largest_mix(m, plan, bytes, &smallest);
+    return best ? best : smallest;
+}
+
+/* The plan's own mix if it fits in so many bytes, else the largest one that does; NULL: none fits. */
+static const struct llm_quant_type *mix_that_fits(const struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes)
+{
+    const struct llm_quant_type *smallest;
+    return llm_budget_bytes(m, plan) <= bytes ? plan->type : largest_mix(m, plan, bytes, &smallest);
 }
 
 /* What is compared: the budget's choice, and a mix with one type for all keys and values. */

@@ -11,6 +11,9 @@ uint64_t quantize_budget_bytes(const char *text, const struct llm_model *m);
  * is for its message. */
 int64_t quantize_tokens_before(const char *option, const char *text, const struct llm_model *m, int64_t max, struct llm_err *e) LLM_MUST_CHECK;
 
+/* The largest mix of types with which the model's weights fit in so many bytes, or if none does the smallest one. */
+const struct llm_quant_type *quantize_budget_mix(const struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes);
+
 struct budget_request {
     const char *in;                /* the file of the model, which is loaded again to be compared with */
     const char *text;              /* calibration's */

@@ -6,7 +6,6 @@
 #include <string.h>
 #include "base/cli.h"
 #include "io/gguf_write.h"
-#include "model/config/arch.h"
 #include "model/spec/block.h"
 
 /* A matrix of the file: a tensor of GGUF's, which has one or more of the model's parameters (the experts of a layer). */
@@ -32,23 +31,18 @@ static void release(struct names *s)
 /* The matrices of a GGUF file of the model that have records. */
 static int list_names(struct names *s, const struct llm_moments *m, const struct llm_model *model, struct llm_err *e)
 {
-    const struct llm_arch *arch = model->arch->gguf ? model->arch : model->arch->gguf_as ? llm_arch_find(model->arch->gguf_as) : NULL;
-    struct llm_config c = model->config;
-    size_t at = 0;
-    if (!arch) return llm_fail(e, EX_UNAVAILABLE, "a model of type '%s' has no names of tensors in GGUF", model->config.model_type);
-    if (arch->gguf_names && !arch->gguf_names->pooler) c.pooler = false;
-    if (arch->gguf_names && !arch->gguf_names->head_dense) c.head_transform = false;
-    c.num_nextn_predict_layers = 0;
-    if (llm_model_declare_gguf(&c, &s->declared, e) < 0) return -1;
-    s->v = llm_calloc(s->declared.n + 1, sizeof *s->v, "names of tensors", e);
-    s->records = s->v ? llm_calloc(s->declared.n + 1, sizeof *s->records, "names of tensors", e) : NULL;
-    if (!s->records) return -1;
-    for (size_t i = 0, used = 0; i < s->declared.n; i++) { /* the same order as the model's */
-        const struct llm_param_spec *spec = &s->declared.specs[i];
-        while (at < model->n_params && !llm_param_spec_same(model->params[at].spec, spec)) at++;
-        if (at == model->n_params) break;
-        int64_t record = m->of[at++];
-        if (record < 0) continue;
+    const struct llm_param_spec **of = llm_calloc(model->n_params + 1, sizeof *of, "names of tensors", e);
+    int status = of ? llm_model_gguf_specs(model, &s->declared, of, e) : -1;
+    if (status == 0) s->v = llm_calloc(s->declared.n + 1, sizeof *s->v, "names of tensors", e);
+    if (s->v) s->records = llm_calloc(s->declared.n + 1, sizeof *s->records, "names of tensors", e);
+    if (!s->records) {
+        free(of);
+        return -1;
+    }
+    for (size_t i = 0, used = 0; i < model->n_params; i++) {
+        const struct llm_param_spec *spec = of[i];
+        const int64_t record = m->of[i];
+        if (!spec || record < 0) continue;
         struct matrix *last = NULL;
         for (size_t k = s->n; spec->n_parts && !last && k > 0; k--) {
             if (llm_param_spec_stacked(s->v[k - 1].spec, spec)) last = &s->v[k - 1];
@@ -61,6 +55,7 @@ static int list_names(struct names *s, const struct llm_moments *m, const struct
         if (spec->part < (spec->n_parts ? spec->n_parts : 1)) last->record[spec->part] = record;
         if (spec->part >= last->parts) last->parts = spec->part + 1;
     }
+    free(of);
     return 0;
 }
 

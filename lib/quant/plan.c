@@ -17,11 +17,18 @@ static bool matches(const struct llm_strs *patterns, const char *name)
     return llm_pattern_any(patterns->v, patterns->n, name);
 }
 
+static bool is_of(const struct llm_quant_override *o, const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
+{
+    const struct llm_param_spec *gguf = plan->gguf ? plan->gguf[p - m->params] : NULL;
+    if (llm_pattern_any(&o->pattern, 1, p->name)) return true;
+    return gguf && (llm_pattern_any(&o->pattern, 1, gguf->name) || (o->expression && regexec(o->expression, gguf->name, 0, NULL, 0) == 0));
+}
+
 /* What the plan says of this one tensor, apart from its mix; NULL: nothing. */
 static const enum llm_dtype *exception_of(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
 {
     for (size_t i = 0; i < plan->n_overrides; i++) {
-        if (llm_pattern_any(&plan->overrides[i].pattern, 1, p->name)) return &plan->overrides[i].dtype;
+        if (is_of(&plan->overrides[i], m, p, plan)) return &plan->overrides[i].dtype;
     }
     if (m->ngram) return NULL;
     if (plan->output && p == llm_model_head(m)) return plan->output;
@@ -173,7 +180,7 @@ static int check_overrides(const struct llm_model *m, const struct llm_quant_pla
 {
     for (size_t i = 0; i < plan->n_overrides; i++) {
         bool found = false;
-        for (size_t k = 0; k < m->n_params && !found; k++) found = llm_pattern_any(&plan->overrides[i].pattern, 1, m->params[k].name);
+        for (size_t k = 0; k < m->n_params && !found; k++) found = is_of(&plan->overrides[i], m, &m->params[k], plan);
         if (!found) {
             return llm_fail(e, LLM_EX_USAGE, "--tensor-type: expected a pattern that matches the name of a tensor, found '%s'",
                             plan->overrides[i].pattern);

@@ -2,6 +2,7 @@
 #ifndef LLM_QUANT_QUANT_H
 #define LLM_QUANT_QUANT_H
 
+#include <regex.h>
 #include "base/cli.h"
 #include "quant/lowrank.h"
 #include "quant/prune.h"
@@ -42,8 +43,12 @@ struct llm_quant_report {
     const char *pruned;      /* the method by which it was pruned (prune.h); NULL: it was not */
 };
 
-/* The type of the tensors whose names match a shell pattern. */
-struct llm_quant_override { const char *pattern; enum llm_dtype dtype; };
+/* The type of the tensors whose names, here or in GGUF, match a shell pattern, or whose names in GGUF have a part that an expression describes. */
+struct llm_quant_override {
+    const char *pattern;
+    const regex_t *expression; /* NULL: the pattern is none */
+    enum llm_dtype dtype;
+};
 /* Who wants the parts of blocks as they are written (quant/refine.h). */
 struct llm_block;
 struct llm_quant_sink {
@@ -56,6 +61,7 @@ struct llm_quant_plan {
     const struct llm_strs *only, *except; /* shell patterns of names; `only` empty: all. A name that both match stays */
     const struct llm_quant_override *overrides; /* [n_overrides] they win over the mix; of several that match, the first */
     size_t n_overrides;
+    const struct llm_param_spec *const *gguf; /* [n_params] as llm_model_gguf_specs says; NULL: overrides match the model's own names alone */
     const enum llm_dtype *chosen; /* [n_params] types that a budget chose (quant/budget.h), LLM_N_DTYPES: none; overrides win over them. NULL */
     bool pure;               /* a mix gives all matrices its own dtype */
     const enum llm_dtype *output, *embedding; /* types of the head's and of the embedding's matrix; LLM_NO_DTYPE: keep. NULL: as the mix says */

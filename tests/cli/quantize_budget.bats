@@ -41,6 +41,10 @@ kl() { # the divergence in a message of --measure or --budget
     if grep -q "the budget's choice is written" err; then
         awk -F'\t' 'NR > 1 && $5 == "-" && !($16 > 0 && $17 > 0) {exit 1}' r.tsv
     fi
+    # without a type: the largest mix that fits
+    llm-quantize --budget 4.2bpw --budget-tokens 64 "${CALIBRATE[@]}" "$M" c.gguf 2> err
+    llm-quantize -q -t "$(sed -n 's/.*budget: \([a-z0-9_]*\), [0-9]* bytes: .*/\1/p' err)" --budget 4.2bpw --budget-tokens 64 "${CALIBRATE[@]}" "$M" d.gguf
+    cmp c.gguf d.gguf
     # a type that an option names is left alone
     llm-quantize -q -t q4_k_m --budget 5bpw --budget-tokens 64 "${CALIBRATE[@]}" --output-tensor-type q8_0 --report r.tsv "$M" c.gguf
     [[ $(awk -F'\t' '/lm_head/ {print $4, $16}' r.tsv) == 'q8_0 -' ]]
@@ -90,6 +94,8 @@ kl() { # the divergence in a message of --measure or --budget
     refused 2 "found '12 apples'" llm-quantize -t q4_0 --budget '12 apples' "${CALIBRATE[@]}" "$M" x.llm
     refused 2 'less than the smallest types need' llm-quantize -q -t q4_0 --budget 1.5bpw --budget-tokens 64 "${CALIBRATE[@]}" "$M" x.llm
     refused 2 'expected --calibrate' llm-quantize -t q4_0 --budget 4bpw "$M" x.llm
+    llm-quantize -q -t q4_0 --rank 4 --factors f.llm "$M" y.llm
+    refused 2 "an adapter is stored in one type" llm-quantize --budget 4bpw "${CALIBRATE[@]}" f.llm x.llm
     refused 2 'read again' llm-quantize -t q4_0 --budget 4bpw "${CALIBRATE[@]}" - x.llm
     seq 1 9 > short
     refused 65 'expected at least 256 tokens' llm-quantize -t q4_0 --budget 4bpw --calibrate short "$M" x.llm

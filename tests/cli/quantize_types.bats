@@ -50,9 +50,13 @@ types_of() { # REPORT: "type count" lines of tensors that changed
     [[ $(awk -F'\t' '/v_proj/ {print $4}' r.tsv | sort | uniq -c | tr -s ' \n' ' ') == ' 1 f16 7 q8_0 ' ]]
     [[ $(awk -F'\t' '/lm_head/ {print $4}' r.tsv) == bf16 ]]
     [[ $(awk -F'\t' '/embed_tokens/ {print $5}' r.tsv) == keep ]]
+    llm-quantize -q -t q3_k_m --tensor-type 'blk\.(1|2)\.attn_v=f16' --tensor-type 'blk.1.ffn_*=q8_0' --tensor-type attn_v=q5_0 --report r.tsv "$M" g.gguf
+    [[ $(awk -F'\t' '/v_proj/ {print $4}' r.tsv | sort | uniq -c | tr -s ' \n' ' ') == ' 2 f16 6 q5_0 ' ]]
+    [[ $(awk -F'\t' '/layers.1.mlp/ {print $4}' r.tsv | sort | uniq -c | tr -s ' \n' ' ') == ' 3 q8_0 ' ]]
     refused 2 "expected PATTERN=TYPE" llm-quantize -t q8_0 --tensor-type v_proj "$M" x.llm
     refused 2 "expected PATTERN=TYPE" llm-quantize -t q8_0 --tensor-type '*v_proj*=q4_k_m' "$M" x.llm
     refused 2 "found the mix 'q4_k_m'" llm-quantize -t q8_0 --output-tensor-type q4_k_m "$M" x.llm
+    refused 2 "'v_proj'" llm-quantize -t q8_0 --tensor-type v_proj=f16 "$M" x.llm
     refused 2 "'*absent*'" llm-quantize -t q8_0 --tensor-type '*absent*=f16' "$M" x.llm
     [[ ! -e x.llm ]]
 }
