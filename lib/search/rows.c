@@ -88,6 +88,18 @@ static int take_place(struct llm_index_rows *r, const char *place, struct llm_er
     return 0;
 }
 
+/* Members of an object "metadata", which searches write and other programs' rows have, become members beside it. 0, or -1: no memory. */
+static int join_metadata(json_t *o)
+{
+    json_t *within = json_object_get(o, "metadata");
+    if (!json_is_object(within)) return 0;
+    json_incref(within);
+    json_object_del(o, "metadata");
+    const int status = json_object_update_missing(o, within);
+    json_decref(within);
+    return status;
+}
+
 static int take_object(struct llm_index_rows *r, json_t *o, enum llm_rows_as as, int64_t line, struct llm_err *e)
 {
     const json_t *v = json_object_get(o, "embedding"), *text = json_object_get(o, "text");
@@ -106,6 +118,7 @@ static int take_object(struct llm_index_rows *r, json_t *o, enum llm_rows_as as,
     if (text && llm_buf_put(&r->texts, json_string_value(text), json_string_length(text), e) < 0) return -1;
     static const char *const known[] = {"id", "embedding", "text", "prompt_tokens", "fingerprint"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) json_object_del(o, known[i]);
+    if (join_metadata(o) < 0) return llm_no_memory(e, "metadata");
     if (as == LLM_ROWS_STORED && json_object_size(o) > 0 && llm_json_dump(o, &r->metadata, e) < 0) return -1;
     return finish(r, e);
 }

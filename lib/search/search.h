@@ -38,7 +38,8 @@ int llm_index_search(const struct llm_index *x, const float *queries, int64_t m,
 int64_t llm_search_fuse(const struct llm_hit *a, int64_t n_a, const struct llm_hit *b, int64_t n_b, int64_t k, struct llm_hit *out);
 
 /* Conditions on metadata, "key=value" with = != < <= > >=: allowed[i] = 0 for the rows of x that fail one. Numbers compare with numbers, texts and
- * truth values with texts for = and !=; of a list, one element must do. A row without the key fails. allowed [n] is set. 0, -1 (status 2). */
+ * truth values with texts for = and !=; of a list, one element must do. A row without the key fails. "a.b" is a key,
+ * else the member b of the object a. Warns of a key that no row has. allowed [n] is set. 0, -1 (status 2). */
 int llm_search_where(const struct llm_index *x, const char *const *conditions, size_t n, uint8_t *allowed, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

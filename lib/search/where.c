@@ -1,8 +1,10 @@
 /* Conditions on the metadata of rows. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "cpu/pool.h"
 #include "search/search.h"
 
@@ -14,6 +16,7 @@ struct condition {
     double number;
     int64_t integer;
     bool is_number, is_integer;
+    atomic_bool found; /* some row has the key */
 };
 
 /* The longer signs first. */
@@ -22,13 +25,17 @@ static const struct { const char *sign; enum relation relation; } signs[] = {
 
 static int parse(const char *text, struct condition *c, struct llm_err *e)
 {
-    size_t n = strcspn(text, "!=<>");
+    const size_t at = strcspn(text, "!=<>");
+    size_t n = at;
+    while (n > 0 && text[n - 1] == ' ') n--;
     for (size_t i = 0; i < sizeof signs / sizeof *signs && n > 0 && n < sizeof c->key; i++) {
-        if (strncmp(text + n, signs[i].sign, strlen(signs[i].sign)) != 0) continue;
+        if (strncmp(text + at, signs[i].sign, strlen(signs[i].sign)) != 0) continue;
         memcpy(c->key, text, n);
         c->key[n] = 0;
         c->relation = signs[i].relation;
-        c->value = text + n + strlen(signs[i].sign);
+        c->value = text + at + strlen(signs[i].sign);
+        c->value += strspn(c->value, " ");
+        atomic_init(&c->found, false);
         c->is_number = llm_parse_real(c->value, &c->number) == 0;
         c->is_integer = llm_parse_int(c->value, &c->integer) == 0;
         if (c->is_number || c->relation == IS || c->relation == IS_NOT) return 0;
@@ -78,9 +85,22 @@ static bool member_holds(const struct condition *c, const json_t *v)
     return false;
 }
 
+/* The member `key`, or where there is none that of the object within: "source.page". NULL: neither. */
+static const json_t *member(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    char outer[sizeof ((struct condition *)0)->key];
+    for (const char *dot = strchr(key, '.'); dot && !v; dot = strchr(dot + 1, '.')) {
+        memcpy(outer, key, (size_t)(dot - key));
+        outer[dot - key] = 0;
+        v = member(json_object_get(o, outer), dot + 1);
+    }
+    return v;
+}
+
 struct filter {
     const struct llm_index *x;
-    const struct condition *conditions;
+    struct condition *conditions;
     size_t n;
     uint8_t *allowed;
 };
@@ -94,7 +114,11 @@ static void look(void *arg, size_t piece, int thread)
     for (int64_t i = (int64_t)piece * ROWS; i < (int64_t)(piece + 1) * ROWS && i < f->x->n; i++) {
         json_t *o = json_loadb(t->bytes + t->at[i], t->at[i + 1] - t->at[i], 0, NULL);
         bool good = json_is_object(o);
-        for (size_t c = 0; c < f->n && good; c++) good = member_holds(&f->conditions[c], json_object_get(o, f->conditions[c].key));
+        for (size_t c = 0; c < f->n; c++) {
+            const json_t *v = member(o, f->conditions[c].key);
+            if (v) atomic_store_explicit(&f->conditions[c].found, true, memory_order_relaxed);
+            good = good && member_holds(&f->conditions[c], v);
+        }
         f->allowed[i] = good;
         json_decref(o);
     }
@@ -108,6 +132,9 @@ int llm_search_where(const struct llm_index *x, const char *const *conditions, s
     struct filter f = {x, c, n, allowed};
     json_object_seed(0); /* jansson's table of hashes is made by one thread */
     if (status == 0) llm_parallel(((size_t)x->n + ROWS - 1) / ROWS, look, &f);
+    for (size_t i = 0; i < n && status == 0; i++) {
+        if (!atomic_load(&c[i].found)) llm_warn("--where: no row has '%s'", c[i].key);
+    }
     free(c);
     return status;
 }

@@ -56,6 +56,14 @@ rows() {
     for row in =9007199254740993:high '<9007199254740993:low' '>9007199254740992:high'; do # more digits than a double has
         assert_equal "$(llm-index search -x posts.idx -k 2 --where "post${row%:*}" <<< "$q" | tail -n +2 | cut -f 3)" "${row#*:}"
     done
+    printf '{"id": "%s", "embedding": [1, 1, 1], "metadata": {"lang": "%s", "source": {"page": %d}}}\n' x de 7 y en 9 | llm-index build -o inner.idx
+    for row in 'lang = de:x' 'source.page >= 8:y' 'source.page<8:x'; do
+        assert_equal "$(llm-index search -x inner.idx -k 2 --where "${row%:*}" <<< "$q" | tail -n +2 | cut -f 3)" "${row#*:}"
+    done
+    run -0 --separate-stderr llm-index search -x inner.idx -k 2 --where source.line=7 <<< "$q"
+    assert_equal "$stderr" "llm-index search: warning: --where: no row has 'source.line'"
+    llm-index search -x inner.idx -k 2 --json <<< "$q" | sed 's/}$/, "embedding": [1, 1, 1]}/' | jq -c 'del(.query, .rank, .score)' | llm-index build -o again.idx
+    assert_equal "$(llm-index search -x again.idx -k 1 --where lang=en --json <<< "$q" | jq -c .metadata)" '{"lang":"en","source":{"page":9}}'
     run -2 --separate-stderr llm-index search -x "$G/rows.idx" -k 1 --where 'page' <<< "$q"
     assert_equal "$stderr" "llm-index search: --where: expected KEY=VALUE (or != < <= > >=), found 'page'"
     run -2 --separate-stderr llm-index search -x "$G/rows.idx" -k 1 --where 'page<x' <<< "$q"
