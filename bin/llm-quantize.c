@@ -432,15 +432,15 @@ static int calibrate_and_quantize(struct llm_model *m, const struct args *a, con
     return status;
 }
 
-/* With the names that --tensor-type may mean, if the family has names in GGUF. */
+/* With the names that patterns may mean, too, if the family has names in GGUF. */
 static int quantize_named(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
 {
     struct llm_err unnamed = {0};
     struct llm_declare declared = {.err = &unnamed};
     struct llm_quant_plan with = *plan;
-    const struct llm_param_spec **gguf = plan->n_overrides ? llm_calloc(m->n_params + 1, sizeof *gguf, "names of tensors", e) : NULL;
-    if (plan->n_overrides && !gguf) return -1;
-    if (gguf && llm_model_gguf_specs(m, &declared, gguf, &unnamed) == 0) with.gguf = gguf;
+    const struct llm_param_spec **gguf = llm_calloc(m->n_params + 1, sizeof *gguf, "names of tensors", e);
+    if (!gguf) return -1;
+    if (llm_model_gguf_specs(m, &declared, gguf, &unnamed) == 0) with.gguf = gguf;
     const int status = calibrate_and_quantize(m, a, &with, in, e);
     llm_declare_release(&declared);
     free(gguf);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/pattern.h"
 #include "cpu/dtype/grid.h"
 #include "cpu/dtype/block.h"
@@ -12,16 +13,30 @@
 #include "quant/quant.h"
 #include "quant/spool.h"
 
-static bool matches(const struct llm_strs *patterns, const char *name)
+/* The parameter's name in GGUF files; NULL: none is known. */
+static const char *gguf_name(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
 {
-    return llm_pattern_any(patterns->v, patterns->n, name);
+    const struct llm_param_spec *spec = plan->gguf ? plan->gguf[p - m->params] : NULL;
+    return spec ? spec->name : NULL;
+}
+
+/* Whether one of n shell patterns matches one of the parameter's names. */
+static bool matches(const char *const *patterns, size_t n, const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
+{
+    const char *gguf = gguf_name(m, p, plan);
+    return llm_pattern_any(patterns, n, p->name) || (gguf && llm_pattern_any(patterns, n, gguf));
 }
 
 static bool is_of(const struct llm_quant_override *o, const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
 {
-    const struct llm_param_spec *gguf = plan->gguf ? plan->gguf[p - m->params] : NULL;
-    if (llm_pattern_any(&o->pattern, 1, p->name)) return true;
-    return gguf && (llm_pattern_any(&o->pattern, 1, gguf->name) || (o->expression && regexec(o->expression, gguf->name, 0, NULL, 0) == 0));
+    const char *gguf = gguf_name(m, p, plan);
+    return matches(&o->pattern, 1, m, p, plan) || (gguf && o->expression && regexec(o->expression, gguf, 0, NULL, 0) == 0);
+}
+
+static bool is_left_out(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
+{
+    const struct llm_strs *only = plan->only, *except = plan->except;
+    return (only->n > 0 && !matches(only->v, only->n, m, p, plan)) || matches(except->v, except->n, m, p, plan);
 }
 
 /* What the plan says of this one tensor, apart from its mix; NULL: nothing. */
@@ -53,7 +68,7 @@ static enum llm_dtype rounded_type(const struct llm_model *m, const struct llm_p
     const bool mix = type->mix != LLM_MIX_NONE && !exception, leaves = mix || (p->spec->stem == LLM_STEM_FILTER && !exception);
     if (to == LLM_NO_DTYPE) *kept = "keep";
     else if (p->n_dims < 2) *kept = "1-D";
-    else if ((plan->only->n > 0 && !matches(plan->only, p->name)) || matches(plan->except, p->name)) *kept = "pattern";
+    else if (is_left_out(m, p, plan)) *kept = "pattern";
     else if (leaves && llm_mix_leaves(p)) *kept = "exact";
     else *kept = NULL;
     if (*kept) return from;
@@ -176,8 +191,22 @@ static int change(struct llm_model *m, struct llm_param *p, const struct llm_qua
     return 0;
 }
 
-static int check_overrides(const struct llm_model *m, const struct llm_quant_plan *plan, struct llm_err *e)
+/* Whether one of the patterns matches nothing: a slip of the keyboard. */
+static const char *useless(const struct llm_strs *patterns, const struct llm_model *m, const struct llm_quant_plan *plan)
 {
+    for (size_t i = 0; i < patterns->n; i++) {
+        size_t k = 0;
+        while (k < m->n_params && !matches(&patterns->v[i], 1, m, &m->params[k], plan)) k++;
+        if (k == m->n_params) return patterns->v[i];
+    }
+    return NULL;
+}
+
+static int check_patterns(const struct llm_model *m, const struct llm_quant_plan *plan, struct llm_err *e)
+{
+    const char *only = useless(plan->only, m, plan), *except = useless(plan->except, m, plan);
+    if (only) return llm_fail(e, LLM_EX_USAGE, "--only: expected a pattern that matches the name of a tensor, found '%s'", only);
+    if (except) llm_warn("--except: no tensor's name matches '%s'", except);
     for (size_t i = 0; i < plan->n_overrides; i++) {
         bool found = false;
         for (size_t k = 0; k < m->n_params && !found; k++) found = is_of(&plan->overrides[i], m, &m->params[k], plan);
@@ -192,7 +221,7 @@ static int check_overrides(const struct llm_model *m, const struct llm_quant_pla
 int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
                        int (*report)(void *arg, const struct llm_quant_report *r, struct llm_err *e), void *arg, struct llm_err *e)
 {
-    if (check_overrides(m, plan, e) < 0) return -1;
+    if (check_patterns(m, plan, e) < 0) return -1;
     for (size_t i = 0; i < m->n_params; i++) {
         struct llm_param *p = &m->params[i];
         struct llm_quant_report r = {.name = p->name, .n_dims = p->n_dims, .from = p->weight.dtype, .snr_db = INFINITY, .cosine = 1,

@@ -56,6 +56,11 @@ types_of() { # REPORT: "type count" lines of tensors that changed
     refused 2 "expected PATTERN=TYPE" llm-quantize -t q8_0 --tensor-type v_proj "$M" x.llm
     refused 2 "expected PATTERN=TYPE" llm-quantize -t q8_0 --tensor-type '*v_proj*=q4_k_m' "$M" x.llm
     refused 2 "found the mix 'q4_k_m'" llm-quantize -t q8_0 --output-tensor-type q4_k_m "$M" x.llm
+    llm-quantize -q -t q8_0 --only '*.attn_v.*' --except blk.2.attn_v.weight --report r.tsv "$M" g.gguf
+    [[ $(awk -F'\t' '$4 == "q8_0" {print $1}' r.tsv | grep -c 'v_proj') == 7 && $(awk -F'\t' '$4 == "q8_0"' r.tsv | wc -l) == 7 ]]
+    refused 2 "--only: expected a pattern that matches the name of a tensor, found 'v_proj'" llm-quantize -t q8_0 --only v_proj "$M" x.llm
+    run -0 --separate-stderr llm-quantize -t q8_0 --except nothing "$M" g.gguf
+    assert_equal "${stderr_lines[0]}" "llm-quantize: warning: --except: no tensor's name matches 'nothing'"
     refused 2 "'v_proj'" llm-quantize -t q8_0 --tensor-type v_proj=f16 "$M" x.llm
     refused 2 "'*absent*'" llm-quantize -t q8_0 --tensor-type '*absent*=f16' "$M" x.llm
     [[ ! -e x.llm ]]
