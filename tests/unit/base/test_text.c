@@ -133,12 +133,6 @@ static void json_text(void **state)
     assert_int_equal(llm_json_number(&b, 0.1, &e), 0);
     assert_string_equal(b.p, "0.1");
     b.n = 0;
-    assert_int_equal(llm_json_number(&b, 6000, &e), 0);
-    assert_string_equal(b.p, "6000");
-    b.n = 0;
-    assert_int_equal(llm_json_number(&b, -2.5e-7, &e), 0);
-    assert_string_equal(b.p, "-2.5e-07");
-    b.n = 0;
     assert_int_equal(llm_json_number(&b, NAN, &e), 0);
     assert_string_equal(b.p, "null");
     llm_buf_release(&b);
