@@ -46,8 +46,8 @@ struct llm_quant_report {
 /* The type of the tensors whose names, here or in GGUF, match a shell pattern, or whose names in GGUF have a part that an expression describes. */
 struct llm_quant_override {
     const char *pattern;
-    const regex_t *expression; /* NULL: the pattern is none */
     enum llm_dtype dtype;
+    const regex_t *expression; /* NULL: the pattern is none */
 };
 /* Who wants the parts of blocks as they are written (quant/refine.h). */
 struct llm_block;
