@@ -43,17 +43,18 @@ static int check_parts(const struct session *s, const json_t *messages, struct l
     return 0;
 }
 
-int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, const char *begun, int32_t **ids, size_t *n_ids,
-                struct llm_err *e)
+int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, const json_t *given, const char *begun, int32_t **ids,
+                size_t *n_ids, struct llm_err *e)
 {
     const struct chat *c = &s->chat;
-    json_t *variables = s->a->no_think ? json_pack("{s:b}", "enable_thinking", 0) : NULL;
+    json_t *variables = s->a->no_think ? json_pack("{s:b}", "enable_thinking", 0) : json_object();
     const struct llm_chat_options o = {.add_generation_prompt = true, .functions = true, .image = s->placeholder.p, .bos = c->found.bos,
                                        .eos = c->found.eos, .now = &c->now, .variables = variables};
     struct llm_buf text = {0};
     *ids = NULL;
     *n_ids = 0;
-    int status = s->a->no_think && !variables ? llm_no_memory(e, "a conversation") : check_parts(s, messages, e);
+    int status = !variables || (given && json_object_update(variables, (json_t *)(uintptr_t)given) < 0) ? llm_no_memory(e, "a conversation")
+                                                                                                      : check_parts(s, messages, e);
     json_t *all = status == 0 ? sources_put(s, messages, e) : NULL;
     if (status == 0) status = all ? llm_chat_render(c->found.template, all, tools, &o, &text, NULL, e) : -1;
     if (status == 0) status = llm_buf_put(&text, begun, strlen(begun), e);

@@ -220,9 +220,9 @@ void constraints_release(struct session *s);
 int chat_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void chat_release(struct session *s);
 /* Tokens of a conversation up to where the assistant speaks next, and of `begun`, with which it begins. messages: an array; tools: an array or NULL.
- * *ids is malloced. */
-int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, const char *begun, int32_t **ids, size_t *n_ids,
-                struct llm_err *e) LLM_MUST_CHECK;
+ * given: variables of the template, an object or NULL. *ids is malloced. */
+int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, const json_t *given, const char *begun, int32_t **ids,
+                size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 
 /* A plain prompt got an empty text from a model that may be made for conversations: says so, once, where it has a chat template. */
 void chat_hint(struct session *s);

@@ -25,7 +25,7 @@ static const char *const renamed[][2] = {{"max_completion_tokens", "max_tokens"}
 /* Members that a line of ours has too, beside the options of a number. */
 static const char *const same[] = {"messages", "tools", "tool_choice", "parallel_tool_calls", "stop",
                                    "logit_bias", "ids", "adapter", "steer", "ignore_eos",
-                                   "dry_sequence_breaker", "dry_sequence_breakers"};
+                                   "dry_sequence_breaker", "dry_sequence_breakers", "chat_template_kwargs"};
 
 static bool is_one_of(const char *name, const char *const *names, size_t n)
 {

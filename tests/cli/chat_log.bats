@@ -65,5 +65,12 @@ setup() {
     with=$("${c[@]}" <<< '{"messages": [{"role": "user", "content": "x"}]}' | jq .prompt_tokens)
     without=$("${c[@]}" --no-think <<< '{"messages": [{"role": "user", "content": "x"}]}' | jq .prompt_tokens)
     ((without > with))
+    # so do a line's own variables, which stand above the option, in both forms of lines
+    local line='{"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"enable_thinking": false}}'
+    [[ $("${c[@]}" <<< "$line" | jq .prompt_tokens) == "$without" && $("${c[@]}" --no-think <<< "${line/false/true}" | jq .prompt_tokens) == "$with" ]]
+    line='{"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": '"$line"'}'
+    [[ $("${c[@]}" <<< "$line" | jq .response.body.usage.prompt_tokens) == "$without" ]]
+    run -65 "${c[@]}" <<< '{"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": "x"}'
+    [[ $(head -1 <<< "$output") == *'\"chat_template_kwargs\": expected an object'* ]]
     refused 2 "--no-think goes with --chat" llm-infer -m "$M" --no-think x
 }
