@@ -124,7 +124,7 @@ BUILDS = os.environ.get("LLAMA", "").split(":")  # folders with llama_cpp, built
 PREFILL = {"avx512": 3, "avx512vnni": 3, "avx512bf16": 3, "amx": 4}
 TOGETHER_TOKENS = 512  # of all sequences
 PROMPTS = int(os.environ.get("PROMPTS", "3"))  # that are read one after another by a process and counted, after two that are not
-TOGETHER = [(model, sequences) for model in ("SmolLM2", "1.1B Q4_K") for sequences in (16, 64)]
+TOGETHER = [(model, sequences) for model in ("SmolLM2", "1.1B Q4_K") for sequences in (16, 64)] + [("1.1B Q8_0", 64), ("Gemma", 64)]
 
 
 def llama(row, what, load, **request):
@@ -192,7 +192,7 @@ def together(table, row, path, sequences):
     generate = TOGETHER_TOKENS // sequences
     peers = llama(row, "generate", {"model": path, "context": sequences * 64, "sequences": sequences}, do="together", generate=generate)
     mine = speed(row, path, "-p", "0", "-n", str(generate), "-r", "1", "--sequences", str(sequences))
-    table.compare("tokens/s", mine, peers, {}, share=.8)
+    table.compare("tokens/s", mine, peers, {(row, name): 2 for name in peers} if sequences == 64 else {}, share=.8)
 
 
 # ---- vectors of pictures: ViT-B/16, 224 x 224 ----
