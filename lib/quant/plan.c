@@ -27,13 +27,14 @@ static bool matches(const char *const *patterns, size_t n, const struct llm_mode
     return llm_pattern_any(patterns, n, p->name) || (gguf && llm_pattern_any(patterns, n, gguf));
 }
 
-static bool is_of(const struct llm_quant_override *o, const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
+static bool override_names(const struct llm_quant_override *o, const struct llm_model *m, const struct llm_param *p,
+                           const struct llm_quant_plan *plan)
 {
     const char *gguf = gguf_name(m, p, plan);
     return matches(&o->pattern, 1, m, p, plan) || (gguf && o->expression && regexec(o->expression, gguf, 0, NULL, 0) == 0);
 }
 
-static bool is_left_out(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
+static bool patterns_leave(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
 {
     const struct llm_strs *only = plan->only, *except = plan->except;
     return (only->n > 0 && !matches(only->v, only->n, m, p, plan)) || matches(except->v, except->n, m, p, plan);
@@ -43,7 +44,7 @@ static bool is_left_out(const struct llm_model *m, const struct llm_param *p, co
 static const enum llm_dtype *exception_of(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
 {
     for (size_t i = 0; i < plan->n_overrides; i++) {
-        if (is_of(&plan->overrides[i], m, p, plan)) return &plan->overrides[i].dtype;
+        if (override_names(&plan->overrides[i], m, p, plan)) return &plan->overrides[i].dtype;
     }
     if (m->ngram) return NULL;
     if (plan->output && p == llm_model_head(m)) return plan->output;
@@ -68,7 +69,7 @@ static enum llm_dtype rounded_type(const struct llm_model *m, const struct llm_p
     const bool mix = type->mix != LLM_MIX_NONE && !exception, leaves = mix || (p->spec->stem == LLM_STEM_FILTER && !exception);
     if (to == LLM_NO_DTYPE) *kept = "keep";
     else if (p->n_dims < 2) *kept = "1-D";
-    else if (is_left_out(m, p, plan)) *kept = "pattern";
+    else if (patterns_leave(m, p, plan)) *kept = "pattern";
     else if (leaves && llm_mix_leaves(p)) *kept = "exact";
     else *kept = NULL;
     if (*kept) return from;
@@ -191,8 +192,8 @@ static int change(struct llm_model *m, struct llm_param *p, const struct llm_qua
     return 0;
 }
 
-/* Whether one of the patterns matches nothing: a slip of the keyboard. */
-static const char *useless(const struct llm_strs *patterns, const struct llm_model *m, const struct llm_quant_plan *plan)
+/* The first pattern that matches no tensor; NULL: all match one. */
+static const char *unmatched(const struct llm_strs *patterns, const struct llm_model *m, const struct llm_quant_plan *plan)
 {
     for (size_t i = 0; i < patterns->n; i++) {
         size_t k = 0;
@@ -204,12 +205,12 @@ static const char *useless(const struct llm_strs *patterns, const struct llm_mod
 
 static int check_patterns(const struct llm_model *m, const struct llm_quant_plan *plan, struct llm_err *e)
 {
-    const char *only = useless(plan->only, m, plan), *except = useless(plan->except, m, plan);
+    const char *only = unmatched(plan->only, m, plan), *except = unmatched(plan->except, m, plan);
     if (only) return llm_fail(e, LLM_EX_USAGE, "--only: expected a pattern that matches the name of a tensor, found '%s'", only);
     if (except) llm_warn("--except: no tensor's name matches '%s'", except);
     for (size_t i = 0; i < plan->n_overrides; i++) {
         bool found = false;
-        for (size_t k = 0; k < m->n_params && !found; k++) found = is_of(&plan->overrides[i], m, &m->params[k], plan);
+        for (size_t k = 0; k < m->n_params && !found; k++) found = override_names(&plan->overrides[i], m, &m->params[k], plan);
         if (!found) {
             return llm_fail(e, LLM_EX_USAGE, "--tensor-type: expected a pattern that matches the name of a tensor, found '%s'",
                             plan->overrides[i].pattern);
