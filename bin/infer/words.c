@@ -90,7 +90,6 @@ const struct llm_foreign infer_foreign[] = {
     {"--enable-prefix-caching", "prompts of --jsonl always share what they begin with; --prefix-cache keeps it"},
     {"--warmup", "nothing is computed before the prompt"},
     {"--no-warmup", "nothing is computed before the prompt"},
-    {"--check-tensors", "files are checked as they are read"},
     {"--override-kv", "what a file says of its model stands"},
     {"--log-disable", "-q prints errors only"},
     {"--verbosity", "-v prints more, -q errors only"},

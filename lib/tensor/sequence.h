@@ -34,8 +34,8 @@ struct llm_sequence_states {
     float *final;             /* [rows, state], after this rank's tokens; NULL: rows are whole, nothing is sent */
     int64_t state;
 };
-/* Receives the initial states, which become `from` of the segments that began at an earlier rank; `to` of those that go on at the next rank becomes
- * their part of `final`. Both buffers are on `acts`. False after a failure. */
+/* Receives the previous rank's final states as initial states: `from` of each segment that continues from that rank points to its own. `to` of each
+ * segment that continues on the next rank points into `final`. Both buffers are on `acts`. False after a failure. */
 bool llm_sequence_receive_states(struct llm_ctx *c, struct llm_sequence_states *s, struct llm_segment *segments, int64_t n_segments, int64_t tokens,
                                  int64_t state);
 bool llm_sequence_send_states(struct llm_ctx *c, const struct llm_sequence_states *s);
