@@ -34,7 +34,7 @@ static int measure(struct llm_index *x, struct llm_err *e)
 {
     struct llm_check c;
     x->has_recall = false;
-    if (x->n == x->n_deleted || (x->graph.m == 0 && x->coarse == LLM_COARSE_F32)) return 0;
+    if (x->n == x->n_deleted || x->dims == 0 || (x->graph.m == 0 && x->coarse == LLM_COARSE_F32)) return 0;
     if (llm_index_recall(x, &c, e) < 0) return -1;
     x->recall = c.recall;
     x->has_recall = true;
@@ -51,13 +51,20 @@ int write_index(struct llm_index *x, const char *path, bool plain, struct llm_er
     return -1;
 }
 
-int read_rows(const struct llm_cli *cli, struct llm_index_rows *r, const char *index, char *const *paths, int n, struct llm_err *e)
+/* Exits with status 2 if two of the files, or one and the index, are standard input. Without files the rows come from there. */
+static void check_stdin(const struct llm_cli *cli, const char *index, char *const *paths, int n)
 {
     int from_stdin = is_dash(index) + (n == 0);
     for (int i = 0; i < n; i++) from_stdin += is_dash(paths[i]);
     if (from_stdin > 1) llm_usage(cli, "standard input cannot be two inputs at once");
+}
+
+/* Reads the rows of all files; none: standard input. With LLM_COARSE_NONE they need no vectors. 0 or -1. */
+static int read_rows(struct llm_index_rows *r, enum llm_coarse coarse, char *const *paths, int n, struct llm_err *e)
+{
+    const enum llm_rows_as as = coarse == LLM_COARSE_NONE ? LLM_ROWS_WORDS : LLM_ROWS_STORED;
     for (int i = 0; i < (n > 0 ? n : 1); i++) {
-        if (llm_index_rows_read(r, n > 0 ? paths[i] : "-", LLM_ROWS_STORED, e) < 0) return -1;
+        if (llm_index_rows_read(r, n > 0 ? paths[i] : "-", as, e) < 0) return -1;
     }
     return r->n > 0 ? 0 : llm_fail(e, EX_DATAERR, "expected rows, found none");
 }
@@ -70,8 +77,8 @@ struct build_args {
 #define AT(field) offsetof(struct build_args, field)
 static const struct llm_opt build_options[] = {
     {0, "metric", "M", "how vectors are compared: cosine, dot or l2 [cosine]", LLM_CHOICE, AT(metric), 0, 0, "cosine|dot|l2"},
-    {0, "vectors", "TYPE", "what a search reads first: f32, f16 or i8; the best are then ranked by the vectors in f32 [f32]", LLM_CHOICE, AT(vectors),
-     0, 0, "f32|f16|i8"},
+    {0, "vectors", "TYPE", "what a search reads first: f32, f16 or i8; the best are then ranked by the vectors in f32; none: words alone, "
+                           "rows need no vectors [f32]", LLM_CHOICE, AT(vectors), 0, 0, "f32|f16|i8|none"},
     {0, "kind", "KIND", "flat: searches look at every row; hnsw: they walk a graph of near rows [flat]", LLM_CHOICE, AT(kind), 0, 0, "flat|hnsw"},
     {0, "neighbours", "N", "with --kind hnsw: links of a new row [16]", LLM_INT, AT(neighbours), LLM_MIN_NEIGHBOURS, LLM_MAX_NEIGHBOURS, NULL},
     {0, "ef-build", "N", "with --kind hnsw: candidates for these links [200]", LLM_INT, AT(ef_build), 8, 1 << 14, NULL},
@@ -84,7 +91,8 @@ const struct llm_cli index_build_cli = {
     .summary = "Make an index of texts and their vectors.",
     .usage = "[OPTION]... INDEX [FILE]...",
     .examples = "llm-infer -m model --embed --jsonl passages.jsonl | llm-index build notes.idx\n"
-                "llm-index build --metric dot --vectors i8 --plain big.idx a.jsonl b.jsonl",
+                "llm-index build --metric dot --vectors i8 --plain big.idx a.jsonl b.jsonl\n"
+                "llm-tokenize chunk -T model notes.txt | llm-index build --vectors none words.idx",
     .options = build_options, .operands = LLM_OPERANDS_FIRST_INPUT,
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_THREADS | LLM_COMMON_SEED,
     .aliases = index_build_aliases, .foreign = index_foreign,
@@ -97,9 +105,11 @@ int index_build(int argc, char **argv, struct llm_err *e)
     struct llm_index x = {0};
     int rest = llm_cli_parse(&index_build_cli, &a, argc, argv);
     const char *to = take_index(a.common.output, argc, argv, &rest);
+    check_stdin(&index_build_cli, NULL, argv + rest, argc - rest);
+    if (a.vectors == LLM_COARSE_NONE && a.kind) llm_usage(&index_build_cli, "--kind hnsw is a graph of vectors, of which --vectors none stores none");
     int status = llm_pool_start(a.common.threads, e) < 0 || llm_output_try(to, true, e) < 0 ? -1 : 0;
     if (status == 0 && !a.common.output && to) status = check_replaced(to, e);
-    if (status == 0) status = read_rows(&index_build_cli, &rows, NULL, argv + rest, argc - rest, e);
+    if (status == 0) status = read_rows(&rows, (enum llm_coarse)a.vectors, argv + rest, argc - rest, e);
     x.metric = (enum llm_metric)a.metric;
     x.coarse = (enum llm_coarse)a.vectors;
     x.seed = (uint64_t)a.common.seed;
@@ -181,10 +191,11 @@ int index_add(int argc, char **argv, struct llm_err *e)
     int rest = llm_cli_parse(&index_add_cli, &a, argc, argv);
     a.index = take_index(a.index, argc, argv, &rest);
     if (!a.index) llm_usage(&index_add_cli, "expected an index");
+    check_stdin(&index_add_cli, a.index, argv + rest, argc - rest);
     const char *to = a.common.output ? a.common.output : a.index;
     int status = llm_pool_start(a.common.threads, e) < 0 || llm_output_try(to, true, e) < 0 ? -1 : 0;
-    if (status == 0) status = read_rows(&index_add_cli, &rows, a.index, argv + rest, argc - rest, e);
     if (status == 0) status = llm_index_open(&x, a.index, false, e);
+    if (status == 0) status = read_rows(&rows, x.coarse, argv + rest, argc - rest, e);
     if (status == 0) status = check_fit(&x, &rows, e);
     if (status == 0) inherit(&out, &x);
     if (status == 0 && !out.place[0]) memcpy(out.place, rows.place, sizeof out.place);

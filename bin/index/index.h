@@ -19,7 +19,5 @@ int index_check(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 const char *take_index(const char *option, int argc, char **argv, int *rest);
 /* Writes the index to `path`, whole or not at all. 0 or -1. */
 int write_index(struct llm_index *x, const char *path, bool plain, struct llm_err *e) LLM_MUST_CHECK;
-/* Reads rows of all files; none: standard input. Status 2 if two of them, or one and the index, are standard input. 0 or -1. */
-int read_rows(const struct llm_cli *cli, struct llm_index_rows *r, const char *index, char *const *paths, int n, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

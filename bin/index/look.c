@@ -1,4 +1,5 @@
 /* llm-index stat and check. */
+#include <math.h>
 #include <string.h>
 #include "bin/index/index.h"
 #include "cpu/pool.h"
@@ -43,7 +44,7 @@ int index_stat(int argc, char **argv, struct llm_err *e)
         llm_table_count(&t, (double)x.n);
         llm_table_count(&t, (double)x.n_deleted);
         llm_table_count(&t, (double)x.dims);
-        llm_table_text(&t, llm_metrics[x.metric]);
+        llm_table_text(&t, x.dims > 0 ? llm_metrics[x.metric] : NULL);
         llm_table_text(&t, llm_coarses[x.coarse]);
         llm_table_text(&t, x.plain ? "yes" : "no");
         llm_table_count(&t, (double)x.texts.at[x.n]);
@@ -56,6 +57,13 @@ int index_stat(int argc, char **argv, struct llm_err *e)
     }
     llm_index_release(&x);
     return status;
+}
+
+/* A number from 0 to 1; NaN: not measured. */
+static void put_share(struct llm_table *t, double v)
+{
+    if (isnan(v)) llm_table_text(t, NULL);
+    else llm_table_printed(t, v, LLM_NUMBER_FIXED, 4);
 }
 
 int index_check(int argc, char **argv, struct llm_err *e)
@@ -71,10 +79,9 @@ int index_check(int argc, char **argv, struct llm_err *e)
     if (status == 0) {
         llm_table_init(&t, columns);
         llm_table_count(&t, (double)x.n);
-        llm_table_printed(&t, c.found, LLM_NUMBER_FIXED, 4);
-        llm_table_printed(&t, c.recall, LLM_NUMBER_FIXED, 4);
-        if (x.has_recall) llm_table_printed(&t, x.recall, LLM_NUMBER_FIXED, 4);
-        else llm_table_text(&t, NULL);
+        put_share(&t, c.found);
+        put_share(&t, c.recall);
+        put_share(&t, x.has_recall ? x.recall : NAN);
         status = print(&t, &a.common, e);
     }
     llm_index_release(&x);

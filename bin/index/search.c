@@ -9,7 +9,7 @@
 #include "search/search.h"
 #include "search/words.h"
 
-enum by { BY_VECTORS, BY_WORDS, BY_BOTH };
+enum by { BY_WHAT_THERE_IS = -1, BY_VECTORS, BY_WORDS, BY_BOTH }; /* BY_WHAT_THERE_IS: the option was not given */
 enum { FORMAT_CONTEXT = 6, USUAL_HITS = 10, DEPTH = 100 }; /* DEPTH: hits of each of two searches that are fused */
 struct args {
     struct llm_common common;
@@ -23,8 +23,9 @@ struct args {
 static const struct llm_opt options[] = {
     {'x', "index", "INDEX", "the index, in place of the first operand", LLM_INPUT, AT(index), 0, 0, NULL},
     {'k', "k", "N", "hits of a query [10, or all rows if there are fewer]", LLM_INT, AT(k), 1, 1 << 20, NULL},
-    {0, "by", "WHAT", "compare vectors, words (BM25), or both and fuse the ranks [vectors]", LLM_CHOICE, AT(by), 0, 0, "vectors|words|both"},
-    {0, "query", "TEXT", "search for the words of TEXT, with --by words, in place of lines", LLM_STR, AT(query), 0, 0, NULL},
+    {0, "by", "WHAT", "compare vectors, words (BM25), or both and fuse the ranks [vectors; words if the index has none]", LLM_CHOICE,
+     AT(by), 0, 0, "vectors|words|both"},
+    {0, "query", "TEXT", "search for the words of TEXT, --by words, in place of lines", LLM_STR, AT(query), 0, 0, NULL},
     {0, "where", "KEY=VALUE", "find only rows whose metadata fulfil this (= != < <= > >=); may be given several times", LLM_LIST,
      AT(where), 0, 0, NULL},
     {0, "candidates", "N", "rows that rounded vectors propose to the exact ones [4k + 32]", LLM_INT, AT(candidates), 1, 1 << 20, NULL},
@@ -232,18 +233,29 @@ static int read_queries(struct run *r, const char *path, struct llm_err *e)
     return 0;
 }
 
+/* Resolves --by, and refuses what the index or the query does not allow. */
+static void choose_by(struct args *a, const struct llm_index *x)
+{
+    if (a->by == BY_WHAT_THERE_IS) a->by = x->dims > 0 ? BY_VECTORS : BY_WORDS;
+    if (a->by != BY_WORDS && x->dims == 0) {
+        llm_usage(&index_search_cli, "--by: expected words, as %s has no vectors (--vectors none)", x->name);
+    }
+    if (!a->query || a->by == BY_WORDS) return;
+    llm_usage(&index_search_cli, "--query goes with --by words: vectors come as lines of llm-infer --embed --jsonl");
+}
+
 int index_search(int argc, char **argv, struct llm_err *e)
 {
-    struct args a = {.k = 0}; /* 0: the option was not given */
+    struct args a = {.k = 0, .by = BY_WHAT_THERE_IS}; /* k 0: the option was not given */
     struct run r = {.a = &a};
     int rest = llm_cli_parse(&index_search_cli, &a, argc, argv);
     a.index = take_index(a.index, argc, argv, &rest);
     if (!a.index) llm_usage(&index_search_cli, "expected an index");
     const char *path = rest < argc ? argv[rest] : "-";
     if (argc - rest > (a.query ? 0 : 1)) llm_usage(&index_search_cli, "expected one input of queries");
-    if (a.query && a.by != BY_WORDS) llm_usage(&index_search_cli, "--query goes with --by words: vectors come as lines of llm-infer --embed --jsonl");
     if (!a.query && strcmp(a.index, "-") == 0 && strcmp(path, "-") == 0) llm_usage(&index_search_cli, "standard input cannot be two inputs at once");
     int status = llm_pool_start(a.common.threads, e) < 0 ? -1 : llm_index_open(&r.x, a.index, a.trusted, e);
+    if (status == 0) choose_by(&a, &r.x);
     if (a.k == 0) a.k = r.x.n - r.x.n_deleted < USUAL_HITS && r.x.n > r.x.n_deleted ? r.x.n - r.x.n_deleted : USUAL_HITS;
     if (status == 0) status = read_queries(&r, path, e);
     if (status == 0 && r.q.n == 0) status = llm_fail(e, EX_DATAERR, "expected queries, found none");

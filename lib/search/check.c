@@ -30,7 +30,7 @@ static int check_rounded(const struct llm_index *x, struct llm_err *e)
 {
     enum llm_dtype type = x->coarse == LLM_COARSE_I8 ? LLM_Q8_0 : LLM_F16;
     size_t row = llm_dtype_bytes(type, (uint64_t)x->padded);
-    if (x->coarse == LLM_COARSE_F32) return 0;
+    if (!x->rounded) return 0;
     float *v = llm_calloc((size_t)x->padded, sizeof *v, "a vector", e);
     unsigned char *want = v ? llm_alloc(row, 1, "a vector", e) : NULL;
     int status = want ? 0 : -1;
@@ -75,7 +75,7 @@ int llm_index_recall(const struct llm_index *x, struct llm_check *c, struct llm_
     int64_t found = 0, own = 0, all = 0;
     const struct llm_lookup s = {.k = k};
     c->recall = c->found = NAN;
-    if (k == 0) return 0;
+    if (k == 0 || x->dims == 0) return 0;
     float *queries = llm_alloc((size_t)(n * x->dims), sizeof *queries, "queries", e);
     struct llm_hit *hits = queries ? llm_alloc((size_t)(2 * n * k), sizeof *hits, "hits", e) : NULL;
     int status = hits ? 0 : -1;

@@ -5,7 +5,8 @@
 #include "search/index.h"
 
 struct llm_check {
-    double recall;     /* part of the 10 nearest rows by the exact vectors that a search finds, over a sample of rows as queries; NaN: no rows */
+    double recall;     /* part of the 10 nearest rows by the exact vectors that a search finds, over a sample of rows as queries; NaN: there are no
+                        * rows or no vectors */
     double found;      /* part of the sample whose search finds the row itself, or one that is as near */
 };
 /* Checks that numbers are finite, that rounded vectors and words are those that the exact vectors and the texts give, and measures `c`. 0, or -1

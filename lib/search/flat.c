@@ -189,6 +189,7 @@ int llm_search_flat(const struct llm_index *x, const float *queries, int64_t m, 
 {
     struct run r = {.x = x, .s = s};
     const bool rounded = x->coarse != LLM_COARSE_F32;
+    if (x->dims == 0) return llm_fail(e, EX_DATAERR, "expected an index with vectors, found one of words alone");
     const int64_t threads = llm_pool_threads();
     r.wide = !rounded ? s->k : s->candidates > 0 ? s->candidates : 4 * s->k + 32;
     if (r.wide < s->k) r.wide = s->k;

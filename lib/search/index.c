@@ -9,7 +9,7 @@
 #include "search/graph.h"
 
 const char *const llm_metrics[] = {"cosine", "dot", "l2", NULL};
-const char *const llm_coarses[] = {"f32", "f16", "i8", NULL};
+const char *const llm_coarses[] = {"f32", "f16", "i8", "none", NULL};
 enum { VERSION = 1 };
 
 int llm_id_compare(const char *a, size_t n_a, const char *b, size_t n_b)
@@ -74,7 +74,7 @@ static size_t list(struct llm_index *x, struct array out[MAX_ARRAYS])
     out[n++] = (struct array){"postings.rows", LLM_U32, 1, {-2, 0}, (void **)&x->posting_rows};
     out[n++] = (struct array){"postings.counts", LLM_U32, 1, {-2, 0}, (void **)&x->posting_counts};
     out[n++] = (struct array){"lengths_in_words", LLM_U32, 1, {x->n, 0}, (void **)&x->lengths_in_words};
-    if (x->coarse != LLM_COARSE_F32) {
+    if (x->coarse == LLM_COARSE_F16 || x->coarse == LLM_COARSE_I8) {
         out[n++] = (struct array){"rounded", bytes ? LLM_U8 : LLM_F16, 2, {x->n, bytes ? x->padded / 32 * 34 : x->padded}, &x->rounded};
     }
     for (int l = 0; l < LLM_GRAPH_LEVELS && x->graph.m > 0; l++) {
@@ -202,7 +202,11 @@ static int read_settings(struct llm_index *x, uint64_t *sum, struct llm_err *e)
     if (status == 0 && version != VERSION) status = llm_fail(e, EX_DATAERR, "version: expected %d, found %" PRId64, VERSION, version);
     if (status == 0) status = word(o, "metric", llm_metrics, &metric, e);
     if (status == 0) status = word(o, "vectors", llm_coarses, &coarse, e);
-    if (status == 0) status = llm_json_int(o, "dims", 1, LLM_MAX_DIMS_OF_VECTOR, &x->dims, e);
+    if (status == 0) status = llm_json_int(o, "dims", 0, LLM_MAX_DIMS_OF_VECTOR, &x->dims, e);
+    if (status == 0 && x->dims >= 0 && (x->dims == 0) != (coarse == LLM_COARSE_NONE)) {
+        status = llm_fail(e, EX_DATAERR, "dims: expected 0 with 'vectors' none alone, found %" PRId64 " with %s", x->dims, llm_coarses[coarse]);
+    }
+    if (status == 0 && x->dims == 0 && json_object_get(o, "graph")) status = llm_fail(e, EX_DATAERR, "expected no graph without vectors");
     if (status == 0) status = llm_json_int(o, "rows", 0, INT32_MAX, &x->n, e);
     if (status == 0) status = llm_json_int(o, "words", 0, UINT32_MAX, &x->n_words, e);
     if (status == 0) status = llm_json_int(o, "seed", 0, INT64_MAX, &seed, e);

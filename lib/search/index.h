@@ -11,9 +11,10 @@
 
 enum llm_metric { LLM_METRIC_COSINE, LLM_METRIC_DOT, LLM_METRIC_L2 };
 extern const char *const llm_metrics[]; /* "cosine", "dot", "l2"; ended by NULL */
-/* How the vectors that a search reads first are stored; those in F32 then rank the best of them exactly. */
-enum llm_coarse { LLM_COARSE_F32, LLM_COARSE_F16, LLM_COARSE_I8 };
-extern const char *const llm_coarses[]; /* "f32", "f16", "i8" */
+/* How the vectors that a search reads first are stored; those in F32 then rank the best of them exactly. LLM_COARSE_NONE: the index has no vectors
+ * (dims is 0), and is searched by words alone. */
+enum llm_coarse { LLM_COARSE_F32, LLM_COARSE_F16, LLM_COARSE_I8, LLM_COARSE_NONE };
+extern const char *const llm_coarses[]; /* "f32", "f16", "i8", "none" */
 
 enum { LLM_MAX_DIMS_OF_VECTOR = 1 << 20, LLM_MAX_ID_BYTES = 4096, LLM_INDEX_PLACE = 64 };
 
@@ -41,14 +42,14 @@ struct llm_graph {
 struct llm_index {
     enum llm_metric metric;
     enum llm_coarse coarse;
-    int64_t dims, n;       /* elements of a vector; rows */
+    int64_t dims, n;       /* elements of a vector, 0 with LLM_COARSE_NONE; rows */
     int64_t padded;        /* elements of a row of `rounded`: a multiple of 32 */
     uint64_t seed;
     char fingerprint[65];  /* of the model that made the vectors; empty: not known */
     char place[LLM_INDEX_PLACE]; /* of the pass, if the vectors are activations; else empty */
     struct llm_texts ids, texts, metadata; /* metadata: JSON objects; an empty text: none */
     float *vectors;        /* [n, dims]; of the cosine metric they have length 1 */
-    void *rounded;         /* [n, padded] in F16, or in Q8_0; NULL with LLM_COARSE_F32 */
+    void *rounded;         /* [n, padded] in F16, or in Q8_0; NULL with LLM_COARSE_F32 and LLM_COARSE_NONE */
     float *lengths;        /* [n]: squared lengths of the vectors */
     uint8_t *deleted;      /* [n]: 1 for rows that are no longer found */
     int64_t n_deleted;
@@ -82,7 +83,7 @@ int llm_index_write(const struct llm_index *x, struct llm_output *o, bool plain,
 
 /* Rows that are to be added, in any order. */
 struct llm_index_rows {
-    int64_t dims, n;       /* dims 0: not known yet */
+    int64_t dims, n;       /* dims 0: not known yet, or there are no vectors */
     struct llm_buf ids, texts, metadata;
     uint64_t *ids_at, *texts_at, *metadata_at; /* [n + 1] */
     float *vectors;        /* [n, dims], as given */
@@ -95,9 +96,9 @@ struct llm_index_rows {
 /* Reads rows from `path` ("-": standard input): JSON Lines with "id", "embedding" and maybe "text", whose other members are metadata; or tensor
  * messages with a tensor `embeddings` [rows, dims], whose rows are numbered from 0 on; or activations (formats/activations.md) of one place, of which
  * each token that has a follower becomes a row, with the metadata {"next": its id}. A line without "id" is refused unless the rows are queries,
- * which are numbered from 1 on; then "prompt" is the text. LLM_ROWS_TEXTS: queries whose vectors are not wanted; "embedding" may be absent. 0 or -1
- * (EX_DATAERR names file and line). */
-enum llm_rows_as { LLM_ROWS_STORED, LLM_ROWS_QUERIES, LLM_ROWS_TEXTS };
+ * which are numbered from 1 on; then "prompt" is the text. LLM_ROWS_WORDS and LLM_ROWS_TEXTS: rows to be stored and queries whose vectors are not
+ * wanted: dims is 0, "embedding" is ignored, stored rows must have "text". 0 or -1 (EX_DATAERR names file and line). */
+enum llm_rows_as { LLM_ROWS_STORED, LLM_ROWS_WORDS, LLM_ROWS_QUERIES, LLM_ROWS_TEXTS };
 int llm_index_rows_read(struct llm_index_rows *r, const char *path, enum llm_rows_as as, struct llm_err *e) LLM_MUST_CHECK;
 void llm_index_rows_release(struct llm_index_rows *r);
 

@@ -117,12 +117,14 @@ int llm_index_merge(struct llm_index *out, const struct llm_index *x, const stru
     if (status == 0 && !(out->vectors = llm_index_alloc(out, rows * (size_t)out->dims + 1, sizeof *out->vectors, e))) status = -1;
     if (status == 0 && !(out->lengths = llm_index_alloc(out, rows + 1, sizeof *out->lengths, e))) status = -1;
     if (status == 0 && !(out->deleted = llm_index_alloc(out, rows + 1, 1, e))) status = -1;
-    if (status == 0 && out->coarse != LLM_COARSE_F32 && !(out->rounded = llm_index_alloc(out, rows + 1, row, e))) status = -1;
+    const bool rounded = out->coarse == LLM_COARSE_F16 || out->coarse == LLM_COARSE_I8;
+    if (status == 0 && rounded && !(out->rounded = llm_index_alloc(out, rows + 1, row, e))) status = -1;
     for (int64_t i = 0; i < out->n && status == 0; i++) {
         out->deleted[i] = !from[i].added && x->deleted[from[i].row];
         out->n_deleted += out->deleted[i];
     }
-    if (status == 0) llm_parallel((rows + ROWS - 1) / ROWS, make_vectors, &m);
+    if (status == 0 && out->dims == 0) memset(out->lengths, 0, rows * sizeof *out->lengths);
+    if (status == 0 && out->dims > 0) llm_parallel((rows + ROWS - 1) / ROWS, make_vectors, &m);
     for (int64_t i = 0; i < out->n && status == 0; i++) {
         if (isfinite(out->lengths[i])) continue;
         status = llm_fail(e, EX_DATAERR, "id '%.*s': expected a vector of finite length", (int)(from[i].n_id < 100 ? from[i].n_id : 100), from[i].id);

@@ -21,12 +21,25 @@ void llm_index_rows_release(struct llm_index_rows *r)
     *r = (struct llm_index_rows){0};
 }
 
-/* Room for one more row, whose vector has `dims` elements. */
+static bool is_stored(enum llm_rows_as as)
+{
+    return as == LLM_ROWS_STORED || as == LLM_ROWS_WORDS;
+}
+
+static bool has_vectors(enum llm_rows_as as)
+{
+    return as == LLM_ROWS_STORED || as == LLM_ROWS_QUERIES;
+}
+
+static int check_dims(int64_t dims, struct llm_err *e)
+{
+    if (dims >= 1 && dims <= LLM_MAX_DIMS_OF_VECTOR) return 0;
+    return llm_fail(e, EX_DATAERR, "expected a vector of 1 to %d elements, found %" PRId64, LLM_MAX_DIMS_OF_VECTOR, dims);
+}
+
+/* Room for one more row, whose vector has `dims` elements, 0: none. */
 static int reserve(struct llm_index_rows *r, int64_t dims, struct llm_err *e)
 {
-    if (dims < 1 || dims > LLM_MAX_DIMS_OF_VECTOR) {
-        return llm_fail(e, EX_DATAERR, "expected a vector of 1 to %d elements, found %" PRId64, LLM_MAX_DIMS_OF_VECTOR, dims);
-    }
     if (r->dims > 0 && dims != r->dims) return llm_fail(e, EX_DATAERR, "expected a vector of %" PRId64 " elements, found %" PRId64, r->dims, dims);
     r->dims = dims;
     if (r->room < (size_t)r->n + 2) {
@@ -59,7 +72,7 @@ static int take_id(struct llm_index_rows *r, const json_t *id, enum llm_rows_as 
     int status = 0;
     if (json_is_string(id)) status = llm_buf_put(&r->ids, json_string_value(id), json_string_length(id), e);
     else if (json_is_integer(id)) status = llm_buf_printf(&r->ids, e, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
-    else if (!id && as != LLM_ROWS_STORED) status = llm_buf_printf(&r->ids, e, "%" PRId64, line);
+    else if (!id && !is_stored(as)) status = llm_buf_printf(&r->ids, e, "%" PRId64, line);
     else return llm_fail(e, EX_DATAERR, "expected \"id\" (a string or an integer)");
     size_t n = r->ids.n - before;
     if (status < 0) return -1;
@@ -103,14 +116,19 @@ static int join_metadata(json_t *o)
 static int take_object(struct llm_index_rows *r, json_t *o, enum llm_rows_as as, int64_t line, struct llm_err *e)
 {
     const json_t *v = json_object_get(o, "embedding"), *text = json_object_get(o, "text");
-    bool wanted = as != LLM_ROWS_TEXTS;
-    if (wanted && !json_is_array(v)) return llm_fail(e, EX_DATAERR, "expected \"embedding\" (a list of numbers)");
-    if (as != LLM_ROWS_STORED && !text) text = json_object_get(o, "prompt");
+    const bool wanted = has_vectors(as);
+    if (wanted && !json_is_array(v)) {
+        return llm_fail(e, EX_DATAERR, "expected \"embedding\" (a list of numbers)%s",
+                        as == LLM_ROWS_STORED ? ", which rows do without in an index of words alone (--vectors none)" : "");
+    }
+    if (!is_stored(as) && !text) text = json_object_get(o, "prompt");
+    if (as == LLM_ROWS_WORDS && !text) return llm_fail(e, EX_DATAERR, "expected \"text\" (a string), as there are no vectors");
     if (text && !json_is_string(text)) return llm_fail(e, EX_DATAERR, "\"text\": expected a string");
-    if (reserve(r, wanted ? (int64_t)json_array_size(v) : 1, e) < 0 || take_id(r, json_object_get(o, "id"), as, line, e) < 0) return -1;
-    if (take_place(r, "", e) < 0 || take_fingerprint(r, json_string_value(json_object_get(o, "fingerprint")), e) < 0) return -1;
-    if (!wanted) r->vectors[r->n] = 0;
-    for (int64_t k = 0; wanted && k < r->dims; k++) {
+    if (wanted && check_dims((int64_t)json_array_size(v), e) < 0) return -1;
+    if (reserve(r, wanted ? (int64_t)json_array_size(v) : 0, e) < 0 || take_id(r, json_object_get(o, "id"), as, line, e) < 0) return -1;
+    if (take_place(r, "", e) < 0) return -1;
+    if (wanted && take_fingerprint(r, json_string_value(json_object_get(o, "fingerprint")), e) < 0) return -1;
+    for (int64_t k = 0; k < r->dims; k++) {
         const json_t *x = json_array_get(v, (size_t)k);
         if (!json_is_number(x)) return llm_fail(e, EX_DATAERR, "\"embedding\": element %" PRId64 ": expected a number", k);
         r->vectors[r->n * r->dims + k] = (float)json_number_value(x);
@@ -119,7 +137,7 @@ static int take_object(struct llm_index_rows *r, json_t *o, enum llm_rows_as as,
     static const char *const known[] = {"id", "embedding", "text", "prompt_tokens", "fingerprint"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) json_object_del(o, known[i]);
     if (join_metadata(o) < 0) return llm_no_memory(e, "metadata");
-    if (as == LLM_ROWS_STORED && json_object_size(o) > 0 && llm_json_dump(o, &r->metadata, e) < 0) return -1;
+    if (is_stored(as) && json_object_size(o) > 0 && llm_json_dump(o, &r->metadata, e) < 0) return -1;
     return finish(r, e);
 }
 
@@ -167,7 +185,7 @@ static int take_activations(struct llm_index_rows *r, const float *x, int64_t di
             if (llm_buf_printf(&r->ids, e, "%" PRId64, r->n) < 0 || llm_buf_printf(&r->metadata, e, "{\"next\":%" PRId32 "}", ids[i]) < 0) return -1;
             if (finish(r, e) < 0) return llm_in(e, "token %" PRId64, r->n);
         }
-        if (reserve(r, dims, e) < 0) return -1;
+        if (check_dims(dims, e) < 0 || reserve(r, dims, e) < 0) return -1;
         memcpy(r->vectors + r->n * dims, x + i * dims, (size_t)dims * sizeof *x);
         r->position = positions[i];
         r->waiting = true;
@@ -215,7 +233,7 @@ static int take_message(struct llm_index_rows *r, struct llm_stream *s, const st
         if (llm_stream_read(s, skipped, n, e) < 0) return -1;
     }
     for (int64_t i = 0; i < t->shape[0]; i++) {
-        if (reserve(r, t->shape[1], e) < 0 || llm_buf_printf(&r->ids, e, "%" PRId64, r->n) < 0) return -1;
+        if (check_dims(t->shape[1], e) < 0 || reserve(r, t->shape[1], e) < 0 || llm_buf_printf(&r->ids, e, "%" PRId64, r->n) < 0) return -1;
         if (llm_stream_read(s, r->vectors + r->n * r->dims, (size_t)r->dims * sizeof(float), e) < 0) return -1;
         if (finish(r, e) < 0) return llm_in(e, "row %" PRId64, i);
     }
@@ -242,7 +260,10 @@ int llm_index_rows_read(struct llm_index_rows *r, const char *path, enum llm_row
     if (!f) return -1;
     int end = llm_file_at_end(f, e), status = end < 0 ? -1 : 0;
     if (end == 0) status = llm_sniff(f, &content, e);
-    if (status == 0 && end == 0 && content == LLM_CONTENT_MESSAGE) return read_messages(r, f, e);
+    if (status == 0 && end == 0 && content == LLM_CONTENT_MESSAGE) {
+        if (has_vectors(as)) return read_messages(r, f, e);
+        status = llm_fail(e, EX_DATAERR, "%s: expected lines of JSON with texts, found tensor messages", llm_file_name(f));
+    }
     if (status == 0 && end == 0) status = read_lines(r, f, as, e);
     llm_file_close(f);
     return status;

@@ -140,7 +140,7 @@ rows() {
 65|{"id": "a", "embedding": [1, 2, 3]}|id 'a': expected once, found in the index already
 65|{"id": "", "embedding": [1, 2, 3]}|"id": expected 1 to 4096 bytes without NUL
 65|{"embedding": [1, 2, 3]}|expected "id"
-65|{"id": "z"}|expected "embedding"
+65|{"id": "z"}|expected "embedding" (a list of numbers), which rows do without in an index of words alone (--vectors none)
 65|[1]|expected an object
 65|{"id": "z", "embedding": [1, 2, 3], "text": 5}|"text": expected a string
 END
@@ -227,12 +227,53 @@ END
     diff <(llm-index search -x x.idx -k 5 --where group=1 query) <(llm-index search -x x.idx -k 5 --flat --where group=1 query)
 }
 
+@test "an index of words alone needs no vectors: it is searched by BM25, grows, shrinks, and refuses what vectors are for" {
+    printf '{"id": "%s", "text": "%s", "page": %d}\n' a "Tea, tea and milk" 1 b "bread" 2 c "No tea here, no" 3 d "Rye bread" 4 > texts.jsonl
+    llm-index build --vectors none x.idx texts.jsonl
+    run -0 llm-index search x.idx --query tea
+    assert_equal "${#lines[@]}" 3
+    # idf = ln(1 + (4 - 2 + .5) / (2 + .5)), 4, 1, 4 and 2 words: 2.75 on average
+    awk 'BEGIN { idf = log(2); K = 1.2 * (.25 + .75 * 4 / 2.75)
+        printf "1\t1\ta\t%.7f\n1\t2\tc\t%.7f\n", idf * 2 * 2.2 / (2 + K), idf * 2.2 / (1 + K) }' > want
+    tail -n +2 <<< "$output" | awk -F'\t' -v OFS='\t' '{ $4 = sprintf("%.7f", $4) } 1' | cmp - want
+    llm-index search x.idx --by words --query tea | cmp - <(echo "$output")
+    llm-index search x.idx --where 'page>1' --format context <<< '{"prompt": "tea"}' | cmp - <(echo '{"id":"c","text":"No tea here, no"}')
+    sed 's/}/, "embedding": [1, 2], "fingerprint": "f"}/' texts.jsonl | llm-index build --vectors none | cmp - x.idx # vectors are left out
+    tail -n 1 texts.jsonl | llm-index build --vectors none -o parts.idx
+    head -n 3 texts.jsonl | llm-index add parts.idx
+    cmp parts.idx x.idx
+    llm-index delete parts.idx a
+    [[ $(llm-index search parts.idx --query tea | tail -n +2 | cut -f 3) == c ]]
+    head -n 1 texts.jsonl | llm-index add parts.idx
+    cmp parts.idx x.idx
+    assert_equal "$(llm-index stat x.idx | head -n 6 | tr '\n\t' ' =')" "key=value rows=4 deleted=0 dims=0 metric=- vectors=none "
+    assert_equal "$(llm-index check x.idx | tr '\n\t' ' =')" "key=value rows=4 found_by_own_vector=- recall_at_10=- stored_recall_at_10=- "
+    llm-index build --vectors none --plain -o plain.idx texts.jsonl
+    llm-index search plain.idx --query tea | cmp - <(echo "$output")
+    head -c -9 plain.idx > cut.idx
+    refused 65 "cut.idx" llm-index check cut.idx
+    for by in vectors both; do
+        refused 2 "--by: expected words, as x.idx has no vectors (--vectors none)" llm-index search x.idx --by $by <<< '{"text": "tea", "embedding": [1]}'
+    done
+    refused 2 "--kind hnsw is a graph of vectors" llm-index build --vectors none --kind hnsw y.idx texts.jsonl
+    echo '{"id": 1, "contents": "tea", "embedding": [1]}' > other.jsonl
+    refused 65 'line 1: expected "text" (a string), as there are no vectors' llm-index build --vectors none y.idx other.jsonl
+    refused 65 'expected "text" (a string), as there are no vectors' llm-index add x.idx other.jsonl
+    llm-infer -q -m "$M" --embed "red cats" > one.llmt
+    refused 65 "one.llmt: expected lines of JSON with texts, found tensor messages" llm-index build --vectors none y.idx one.llmt
+    refused 65 "expected an index of hidden states" llm-infer -q -m "$ROOT/tests/golden/tiny" --knn x.idx -n 1 hello
+    llm-index build v.idx "$G/rows.jsonl"
+    refused 2 "--query goes with --by words" llm-index search v.idx --query tea
+    [[ ! -e y.idx ]]
+}
+
 @test "the manual's examples run" {
     cp -r "$M" model
     printf '{"id": %d, "text": "%s"}\n' 1 "the red cat" 2 "a dog saw the old house" > passages.jsonl
     echo '{"id": 3, "text": "the garden"}' > new.jsonl
     echo '{"text": "red cats"}' > questions.jsonl
-    manual_examples llm-index 4
+    echo "It is never too late for tea." > notes.txt
+    manual_examples llm-index 5
 }
 
 @test "the index is the first operand; only -o replaces a file that is none" {

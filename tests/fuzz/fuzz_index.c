@@ -13,7 +13,7 @@ static void use(const struct llm_index *x)
     struct llm_check c;
     const struct llm_lookup s = {.k = 3};
     if (x->dims > 4096 || x->n > 4096) return; /* what a file claims may be large */
-    float *query = calloc((size_t)x->dims, sizeof *query);
+    float *query = calloc((size_t)x->dims + 1, sizeof *query);
     uint8_t *allowed = calloc((size_t)x->n + 1, 1);
     static const char *const where[] = {"page>1"};
     MUST(query && allowed);
