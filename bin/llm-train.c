@@ -108,7 +108,7 @@ static const struct llm_opt options[] = {
     {0, "beta1", "X", "decay of the first moment (adam, adamw, lion) [0.9]", LLM_REAL, offsetof(struct args, o.beta1), 0, .999999999, NULL},
     {0, "beta2", "X", "decay of the second moment (adam, adamw), of the momentum (lion) [0.95; lion 0.99]",
      LLM_REAL, offsetof(struct args, o.beta2), 0, .999999999, NULL},
-    {0, "eps", "X", "number added to the root of the second moment (adam, adamw, adagrad) [1e-8]",
+    {0, "eps", "X", "number added to the root of the second moment (adam, adamw, adagrad) [1e-8; adagrad 1e-10]",
      LLM_REAL, offsetof(struct args, o.eps), 0, 1, NULL},
     {0, "momentum", "X", "momentum of sgd and muon [sgd 0.9, muon 0.95]", LLM_REAL, offsetof(struct args, o.momentum), 0, .999999999, NULL},
     {0, "nesterov", "WHEN", "use Nesterov momentum: no, yes [muon yes, sgd no]", LLM_CHOICE, offsetof(struct args, o.nesterov), 0, 0, LLM_NO_YES},

@@ -50,7 +50,7 @@ struct llm_optim {
     void (*update)(const struct llm_optim_span *s, const struct llm_optim_step *o); /* element by element; or NULL and: */
     int (*update_matrix)(struct llm_trainable *t, const struct llm_update *u, struct llm_err *e); /* a whole matrix; clears the gradient */
     const char *others;         /* what takes the parameters that are no hidden matrices; NULL: itself */
-    double beta2, momentum;     /* where the options do not say */
+    double beta2, eps, momentum; /* where the options do not say */
     bool nesterov;
 };
 extern const struct llm_optim *const llm_optims[]; /* NULL-terminated */

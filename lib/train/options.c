@@ -85,7 +85,7 @@ void llm_train_options_default(struct llm_train_options *o)
                                     .schedule = index_of(llm_schedule_word, "cosine"), .steps = 1000, .batch = 8, .context = 0,
                                     .accumulate = 1, .grad_shards = 1, .tensor_parts = 1, .seq_parts = 1, .outer_lr = -1,
                                     .outer_momentum = -1, .lr = 1e-3, .min_lr = -1, .warmup = -1, .decay_fraction = .1,
-                                    .beta1 = .9, .beta2 = -1, .eps = 1e-8, .momentum = -1, .nesterov = -1, .muon_lr = -1,
+                                    .beta1 = .9, .beta2 = -1, .eps = -1, .momentum = -1, .nesterov = -1, .muon_lr = -1,
                                     .weight_decay = .1, .clip = 1, .precision = LLM_COMPUTE_BF16,
                                     .order = LLM_ORDER_SHUFFLE, .eval_every = 250};
     llm_objective_values_default(&o->own);

@@ -33,7 +33,7 @@ struct llm_train_options {
     double decay_fraction;                     /* schedules with a last part */
     int decay_style;                           /* enum llm_decay_style */
     int schedule, optimizer, objective;        /* rows of llm_schedules, llm_optims, llm_objectives */
-    double beta1, beta2, eps, momentum, weight_decay, clip; /* clip 0: none; beta2, momentum -1: the optimizer's own */
+    double beta1, beta2, eps, momentum, weight_decay, clip; /* clip 0: none; beta2, eps, momentum -1: the optimizer's own */
     int nesterov;                              /* -1: the optimizer's own */
     double muon_lr;                            /* of the matrices that Muon moves; -1: by its scale */
     int muon_scale;                            /* enum llm_muon_scale */

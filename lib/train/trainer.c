@@ -27,6 +27,7 @@ static int resolve(struct llm_trainer *t, struct llm_err *e)
     llm_train_options_outer(o);
     t->optim = llm_optims[o->optimizer];
     if (o->beta2 < 0) o->beta2 = t->optim->beta2;
+    if (o->eps < 0) o->eps = t->optim->eps;
     if (o->momentum < 0) o->momentum = t->optim->momentum;
     if (o->nesterov < 0) o->nesterov = t->optim->nesterov;
     if (o->muon_lr < 0) o->muon_lr = o->muon_scale == LLM_MUON_ORIGINAL ? .02 : o->lr;

@@ -235,6 +235,12 @@ lines_of() {
     # a gradient that is clipped is as long as --clip
     step short --optimizer sgd --momentum 0 --clip .03 --lr .1
     near "$(way fresh short)" 3e-3 1e-3
+    # AdaGrad's --eps is PyTorch's if none is given
+    step small --optimizer adagrad --lr .01 --eps 1e-10
+    step other --optimizer adagrad --lr .01 --eps 1e-8
+    step default --optimizer adagrad --lr .01
+    cmp small default
+    run ! cmp -s other default
     # the first step of these has the size of the rate, whatever the gradient (0: of positions that no row has)
     for o in adamw adam adagrad lion; do
         step "$o" --optimizer $o --lr .01

@@ -62,7 +62,7 @@ for name, make in {
     "adam": lambda g: torch.optim.Adam(g, lr=LR, betas=(.9, .95), eps=1e-8),
     "sgd": lambda g: torch.optim.SGD(g, lr=LR, momentum=.9),
     "sgd-nesterov": lambda g: torch.optim.SGD(g, lr=LR, momentum=.9, nesterov=True),
-    "adagrad": lambda g: torch.optim.Adagrad(g, lr=LR, eps=1e-8),
+    "adagrad": lambda g: torch.optim.Adagrad(g, lr=LR),
     "lion": lambda g: Lion(g, lr=LR, betas=(.9, .99)),
     "muon": lambda g: Both(g),
     "muon-plain": lambda g: Both(g, nesterov=False),

@@ -7,4 +7,4 @@ static void update(const struct llm_optim_span *s, const struct llm_optim_step *
 }
 
 extern const struct llm_optim llm_optim_adamw;
-const struct llm_optim llm_optim_adamw = {.name = "adamw", .m = "m", .v = "v", .update = update, .beta2 = .95, .momentum = .9};
+const struct llm_optim llm_optim_adamw = {.name = "adamw", .m = "m", .v = "v", .update = update, .beta2 = .95, .eps = 1e-8, .momentum = .9};

@@ -7,4 +7,4 @@ static void update(const struct llm_optim_span *s, const struct llm_optim_step *
 }
 
 extern const struct llm_optim llm_optim_lion;
-const struct llm_optim llm_optim_lion = {.name = "lion", .m = "m", .update = update, .beta2 = .99, .momentum = .9};
+const struct llm_optim llm_optim_lion = {.name = "lion", .m = "m", .update = update, .beta2 = .99, .eps = 1e-8, .momentum = .9};

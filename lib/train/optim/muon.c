@@ -39,4 +39,4 @@ static int update_matrix(struct llm_trainable *t, const struct llm_update *u, st
 
 extern const struct llm_optim llm_optim_muon;
 const struct llm_optim llm_optim_muon = {.name = "muon", .kind = LLM_OPTIM_ORTHOGONAL, .m = "m", .update_matrix = update_matrix,
-                                         .others = "adamw", .beta2 = .95, .momentum = .95, .nesterov = true};
+                                         .others = "adamw", .beta2 = .95, .eps = 1e-8, .momentum = .95, .nesterov = true};

@@ -7,4 +7,5 @@ static void update(const struct llm_optim_span *s, const struct llm_optim_step *
 }
 
 extern const struct llm_optim llm_optim_sgd;
-const struct llm_optim llm_optim_sgd = {.name = "sgd", .kind = LLM_OPTIM_GRADIENT, .m = "m", .update = update, .beta2 = .95, .momentum = .9};
+const struct llm_optim llm_optim_sgd = {.name = "sgd", .kind = LLM_OPTIM_GRADIENT, .m = "m", .update = update, .beta2 = .95, .eps = 1e-8,
+                                         .momentum = .9};

@@ -56,7 +56,7 @@ static void gradients(struct three *a, int step)
 
 static struct llm_update update_of(struct three *a, const struct llm_optim *o, int step)
 {
-    return (struct llm_update){.step = {.lr = 1e-2, .clip = 1, .weight_decay = .1, .beta1 = .9, .beta2 = o->beta2, .eps = 1e-8,
+    return (struct llm_update){.step = {.lr = 1e-2, .clip = 1, .weight_decay = .1, .beta1 = .9, .beta2 = o->beta2, .eps = o->eps,
                                         .momentum = o->momentum, .nesterov = o->nesterov, .correction1 = 1 - pow(.9, step + 1),
                                         .correction2 = 1 - pow(o->beta2, step + 1)},
                                .matrix_lr = 2e-2, .work = a->work};
