@@ -28,15 +28,49 @@ json_t *llm_json_parse_front(const char *text, size_t n, size_t *used)
     return v;
 }
 
-/* Replaces Python's Infinity outside of strings by a number with the same count of characters. */
-static void replace_infinities(char *text, size_t n)
+/* Rewrites an integer of n digits that has no place in 64 bits as a number with an exponent, in as many characters. */
+static void shorten_integer(char *digits, size_t n)
 {
+    char exponent[8];
+    const size_t length = (size_t)snprintf(exponent, sizeof exponent, "e%zu", n - 1);
+    memmove(digits + 2, digits + 1, n - 2 - length);
+    digits[1] = '.';
+    memcpy(digits + n - length, exponent, length);
+}
+
+/* The bytes of a JSON number's characters that p begins with. */
+static size_t number_length(const char *p, size_t n)
+{
+    size_t i = 0;
+    while (i < n && p[i] && strchr("+-.0123456789Ee", p[i])) i++;
+    return i;
+}
+
+/* Brings what Python's json writes outside of strings into the range of jansson's numbers, each in as many characters: Infinity, and integers of more
+ * than 64 bits (model_max_length, where transformers know of none: 10^30). */
+static void replace_large(char *text, size_t n)
+{
+    enum { INT64_DIGITS = 18, MAX_DIGITS = 1000 }; /* all integers of 18 digits fit in 64 bits; no double has 1000 */
     bool in_string = false;
     for (size_t i = 0; i < n; i++) {
         if (in_string && text[i] == '\\') i++;
         else if (text[i] == '"') in_string = !in_string;
         else if (!in_string && n - i >= 8 && memcmp(text + i, "Infinity", 8) == 0) memcpy(text + i, "1e308   ", 8);
+        else if (!in_string && text[i] >= '0' && text[i] <= '9') {
+            const size_t length = number_length(text + i, n - i);
+            size_t digits = 0;
+            while (digits < length && text[i + digits] >= '0' && text[i + digits] <= '9') digits++;
+            bool large = digits > INT64_DIGITS + 1 || (digits == INT64_DIGITS + 1 && memcmp(text + i, "9223372036854775808", digits) > 0);
+            if (large && digits == length && digits < MAX_DIGITS && text[i] != '0') shorten_integer(text + i, digits);
+            i += length - 1;
+        }
     }
+}
+
+json_t *llm_json_parse_python(char *text, size_t n, struct llm_err *e)
+{
+    replace_large(text, n);
+    return llm_json_parse(text, n, e);
 }
 
 json_t *llm_json_load(const char *path, size_t max, struct llm_err *e)
@@ -64,8 +98,7 @@ json_t *llm_json_load(const char *path, size_t max, struct llm_err *e)
         }
         if (got > 0) b.n += (size_t)got;
     } while (got != 0);
-    replace_infinities(b.p, b.n);
-    v = llm_json_parse(b.p, b.n, e);
+    v = llm_json_parse_python(b.p, b.n, e);
 done:
     if (!v) llm_in(e, "%s", is_stdin ? "standard input" : path);
     if (!is_stdin) close(fd);

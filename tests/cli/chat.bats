@@ -102,7 +102,8 @@ plain_template() {
 @test "the chat template of a folder travels in the checkpoint made of it" {
     cp -r "$ROOT/tests/golden/tiny" model
     chmod -R u+w model
-    printf '{"chat_template": "{%% for m in messages %%}{{ m.content }}{%% endfor %%}", "eos_token": "</s>"}' > model/tokenizer_config.json
+    printf '{"chat_template": "{%% for m in messages %%}{{ m.content }}{%% endfor %%}", "eos_token": "</s>",
+        "model_max_length": 1000000000000000019884624838656}' > model/tokenizer_config.json
     llm-quantize -q -t bf16 model model.llm
     run -0 --separate-stderr llm-infer -m model.llm --chat --temp 0 -n 2 <<< 'Once upon'
     [[ -n $output ]]

@@ -193,7 +193,8 @@ folder_with_end() {
     sed 's/<|im_end|>/<|otherwise|>/' m/tokenizer.json > t
     mv t m/tokenizer.json
     [[ $("${ask[@]}" -m m) == "${all[*]}" ]]
-    echo '{"eos_token": {"content": "<|otherwise|>"}}' > m/tokenizer_config.json
+    # (beside transformers' number for no limit, which has more than 64 bits)
+    echo '{"eos_token": {"content": "<|otherwise|>"}, "model_max_length": 1000000000000000019884624838656}' > m/tokenizer_config.json
     [[ $("${ask[@]}" -m m) == "$cut" ]]
     rm m/tokenizer_config.json
     echo '{"eos_token": "<|otherwise|>"}' > m/special_tokens_map.json

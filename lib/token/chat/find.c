@@ -61,7 +61,7 @@ static int copy_token(const json_t *config, const char *key, char **out, struct 
 
 static int from_config(struct llm_chat *c, const char *path, const struct llm_buf *text, struct llm_err *e)
 {
-    json_t *config = llm_json_parse(text->p, text->n, e);
+    json_t *config = llm_json_parse_python(text->p, text->n, e);
     if (!config) return llm_in(e, "%s", path);
     const json_t *template = template_in(config);
     int status = copy_token(config, "bos_token", &c->bos, e) < 0 ? -1 : copy_token(config, "eos_token", &c->eos, e);

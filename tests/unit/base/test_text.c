@@ -161,10 +161,46 @@ static void hashes(void **state)
     llm_xxh_destroy(x);
 }
 
+/* The number that Python's text is read as; NaN: it is refused. */
+static double python_number(const char *literal)
+{
+    char text[1200];
+    struct llm_err e = {0};
+    int n = snprintf(text, sizeof text, "{\"12345678901234567890\": %s}", literal);
+    json_t *v = llm_json_parse_python(text, (size_t)n, &e), *x = json_object_get(v, "12345678901234567890");
+    double d = json_is_number(x) ? json_number_value(x) : NAN;
+    json_decref(v);
+    return d;
+}
+
+static void python_writes_integers_of_any_size(void **state)
+{
+    static const struct { const char *text; double value; } cases[] = {
+        {"1000000000000000019884624838656", 1e30}, {"-12345678901234567890123", -12345678901234567890123.}, {"99999999999999999999", 1e20},
+        {"9223372036854775809", 9223372036854775809.}, {"18446744073709551615", 18446744073709551615.}, {"9223372036854775807", 0x1p63},
+        {"-9223372036854775808", -0x1p63}, {"0.12345678901234567890123", .12345678901234567890123}, {"1.5000000000000000000000000", 1.5},
+        {"12345678901234567890123e-3", 12345678901234567890.123}, {"[]", NAN}, {"012345678901234567890123", NAN}, {"1e400", NAN},
+        {"Infinity", 1e308}};
+    char digits[1100];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double found = python_number(cases[i].text);
+        bool same = isnan(cases[i].value) ? isnan(found) : fabs(found - cases[i].value) <= 1e-15 * fabs(cases[i].value);
+        if (!same) fail_msg("%s: expected %.17g, found %.17g", cases[i].text, cases[i].value, found);
+    }
+    for (size_t n = 19; n < sizeof digits; n += 27) { /* what is beyond doubles is refused */
+        memset(digits, '7', n);
+        digits[n] = 0;
+        double found = python_number(digits);
+        assert_true(n > 308 ? isnan(found) : fabs(found / (7. / 9 * pow(10, (double)n)) - 1) < 1e-14);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(errors_gain_context), cmocka_unit_test(buffers_grow), cmocka_unit_test(arenas_are_stacks),
                                        cmocka_unit_test(arenas_grow_where_space_is_limited),
-                                       cmocka_unit_test(json_is_strict), cmocka_unit_test(json_text), cmocka_unit_test(hashes)};
+                                       cmocka_unit_test(json_is_strict), cmocka_unit_test(json_text), cmocka_unit_test(hashes),
+                                       cmocka_unit_test(python_writes_integers_of_any_size)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
