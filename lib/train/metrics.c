@@ -8,24 +8,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/log.h"
+#include "cpu/pool.h"
 #include "train/log_place.h"
 
-/* Operations a second of the fastest of `runs` products of n x n by n x n; 0 when there is no memory. */
-static double product_rate(int64_t n, int runs, enum llm_compute compute)
+/* Operations a second of the fastest of at most eight products of n x n by n x n: two in a row that are no faster than those before end it, as every
+   run that writes a log waits for this. 0 when there is no memory. */
+static double product_rate(int64_t n, enum llm_compute compute)
 {
     struct llm_err e;
     size_t area = (size_t)(n * n);
     float *memory = aligned_alloc(64, 3 * sizeof(float) * area);
     double best = 0;
+    int no_faster = 0;
     if (!memory) return 0;
     for (size_t i = 0; i < 3 * area; i++) memory[i] = (float)(i % 17) - 8;
     struct llm_weight w = {.data = memory, .dtype = LLM_F32, .n = n, .k = n};
     const struct llm_matmul a = {.m = n, .x = memory + area, .ldx = n, .y = memory + 2 * area, .ldy = n, .compute = compute};
     if (llm_weight_pack(&w, compute, false, &e) == 0) {
-        for (int i = 0; i < runs; i++) {
+        for (int i = 0; i < 8 && no_faster < 2; i++) {
             double started = llm_now();
             if (llm_matmul(&a, &w, &e) < 0) break;
             double rate = 2.0 * (double)n * (double)n * (double)n / (llm_now() - started);
+            no_faster = rate > 1.01 * best ? 0 : no_faster + 1;
             if (rate > best) best = rate;
         }
     }
@@ -36,13 +40,13 @@ static double product_rate(int64_t n, int runs, enum llm_compute compute)
 
 double llm_measured_peak(enum llm_compute compute)
 {
-    const double seconds = .001; /* that a product takes at least: in less, starting the threads counts */
+    const double seconds = llm_pool_threads() > 1 ? .001 : .0003; /* that a product takes at least: in less, starting the threads counts */
     const double most = 1e15; /* of any machine: more is told by the clock of a simulated one, which stands still */
-    int64_t n = 512;
-    double best = product_rate(n, 8, compute);
+    int64_t n = 256;
+    double best = product_rate(n, compute);
     while (n < 4096 && best < most && 2.0 * (double)n * (double)n * (double)n < best * seconds) {
         n *= 2;
-        best = product_rate(n, 8, compute);
+        best = product_rate(n, compute);
     }
     return best;
 }

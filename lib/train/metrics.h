@@ -17,7 +17,7 @@ struct llm_metrics {
     json_t *late;           /* that line; NULL */
 };
 /* `path` NULL: none; "-": stdout. `resumed`: a regular file is continued where the trainer's step is: the line there must have the trainer's hash, if
- * it has one, and what follows it is cut off. Fails (65) if the file is of another run; it is then unchanged. Measures the peak (some tens of
+ * it has one, and what follows it is cut off. Fails (65) if the file is of another run; it is then unchanged. Measures the peak (some
  * milliseconds). */
 int llm_metrics_open(struct llm_metrics *m, const char *path, bool resumed, const struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* val_loss NaN: none at this step. With the trainer's hash if t->hashes_step. Visible at once. A line that has an evaluation alone completes the line
@@ -26,7 +26,8 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
                      struct llm_err *e) LLM_MUST_CHECK;
 int llm_metrics_close(struct llm_metrics *m, struct llm_err *e) LLM_MUST_CHECK;
 
-/* FLOP/s of the fastest of eight products of 512³, or more where those take less than a millisecond, by all threads. 0 without memory. */
+/* FLOP/s of the fastest of some products of 256³, or more where those take less than a millisecond (a third of one by one thread), by all threads. 0
+ * without memory. */
 double llm_measured_peak(enum llm_compute compute);
 
 #endif
