@@ -19,6 +19,7 @@
 #include "data/input.h"
 #include "io/table.h"
 #include "model/weights/format.h"
+#include "model/weights/gguf_names.h"
 #include "model/weights/ngram.h"
 #include "quant/awq.h"
 #include "quant/kl.h"
@@ -436,14 +437,11 @@ static int calibrate_and_quantize(struct llm_model *m, const struct args *a, con
 static int quantize_named(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
 {
     struct llm_err unnamed = {0};
-    struct llm_declare declared = {.err = &unnamed};
+    struct llm_gguf_names names = {.params = NULL};
     struct llm_quant_plan with = *plan;
-    const struct llm_param_spec **gguf = llm_calloc(m->n_params + 1, sizeof *gguf, "names of tensors", e);
-    if (!gguf) return -1;
-    if (llm_model_gguf_specs(m, &declared, gguf, &unnamed) == 0) with.gguf = gguf;
+    if (llm_gguf_names_of(&names, m, &unnamed) == 0) with.gguf = names.specs;
     const int status = calibrate_and_quantize(m, a, &with, in, e);
-    llm_declare_release(&declared);
-    free(gguf);
+    llm_gguf_names_release(&names);
     return status;
 }
 

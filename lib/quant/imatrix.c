@@ -6,7 +6,7 @@
 #include <string.h>
 #include "base/cli.h"
 #include "io/gguf_write.h"
-#include "model/spec/block.h"
+#include "model/weights/gguf_names.h"
 
 /* A matrix of the file: a tensor of GGUF's, which has one or more of the model's parameters (the experts of a layer). */
 struct matrix {
@@ -15,7 +15,7 @@ struct matrix {
     int64_t *record;                     /* [parts] numbers of records; -1: none */
 };
 struct names {
-    struct llm_declare declared;
+    struct llm_gguf_names gguf;
     struct matrix *v;
     size_t n;
     int64_t *records;                    /* what the matrices point into */
@@ -23,7 +23,7 @@ struct names {
 
 static void release(struct names *s)
 {
-    llm_declare_release(&s->declared);
+    llm_gguf_names_release(&s->gguf);
     free(s->v);
     free(s->records);
 }
@@ -31,16 +31,12 @@ static void release(struct names *s)
 /* The matrices of a GGUF file of the model that have records. */
 static int list_names(struct names *s, const struct llm_moments *m, const struct llm_model *model, struct llm_err *e)
 {
-    const struct llm_param_spec **of = llm_calloc(model->n_params + 1, sizeof *of, "names of tensors", e);
-    int status = of ? llm_model_gguf_specs(model, &s->declared, of, e) : -1;
-    if (status == 0) s->v = llm_calloc(s->declared.n + 1, sizeof *s->v, "names of tensors", e);
-    if (s->v) s->records = llm_calloc(s->declared.n + 1, sizeof *s->records, "names of tensors", e);
-    if (!s->records) {
-        free(of);
-        return -1;
-    }
+    if (llm_gguf_names_of(&s->gguf, model, e) < 0) return -1;
+    s->v = llm_calloc(s->gguf.declared.n + 1, sizeof *s->v, "names of tensors", e);
+    if (s->v) s->records = llm_calloc(s->gguf.declared.n + 1, sizeof *s->records, "names of tensors", e);
+    if (!s->records) return -1;
     for (size_t i = 0, used = 0; i < model->n_params; i++) {
-        const struct llm_param_spec *spec = of[i];
+        const struct llm_param_spec *spec = s->gguf.specs[i];
         const int64_t record = m->of[i];
         if (!spec || record < 0) continue;
         struct matrix *last = NULL;
@@ -55,7 +51,6 @@ static int list_names(struct names *s, const struct llm_moments *m, const struct
         if (spec->part < (spec->n_parts ? spec->n_parts : 1)) last->record[spec->part] = record;
         if (spec->part >= last->parts) last->parts = spec->part + 1;
     }
-    free(of);
     return 0;
 }
 
@@ -192,7 +187,7 @@ static int read_whole(struct llm_buf *b, const char *path, struct llm_err *e)
 int llm_imatrix_read(struct llm_moments *m, const struct llm_model *model, const char *path, size_t *unknown, struct llm_err *e)
 {
     struct llm_buf b = {0};
-    struct names names = {.declared = {.err = e}};
+    struct names names = {.v = NULL};
     struct reader r = {.m = m, .names = &names, .path = strcmp(path, "-") == 0 ? "standard input" : path};
     int status = list_names(&names, m, model, e);
     if (status == 0) status = read_whole(&b, path, e);
@@ -289,7 +284,7 @@ static int write_old(const struct writer *w, const char *dataset, struct llm_out
 int llm_imatrix_write(const struct llm_moments *m, const struct llm_model *model, bool old, const char *dataset, int64_t chunk_size,
                       struct llm_output *o, struct llm_err *e)
 {
-    struct names names = {.declared = {.err = e}};
+    struct names names = {.v = NULL};
     struct writer w = {m, &names};
     int r = list_names(&names, m, model, e);
     if (r == 0) r = old ? write_old(&w, dataset, o, e) : write_gguf(&w, dataset, chunk_size, o, e);

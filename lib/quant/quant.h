@@ -61,7 +61,7 @@ struct llm_quant_plan {
     const struct llm_strs *only, *except; /* shell patterns of names; `only` empty: all. A name that both match stays */
     const struct llm_quant_override *overrides; /* [n_overrides] they win over the mix; of several that match, the first */
     size_t n_overrides;
-    const struct llm_param_spec *const *gguf; /* [n_params] as llm_model_gguf_specs says; NULL: overrides match the model's own names alone */
+    const struct llm_param_spec *const *gguf; /* [n_params] as in llm_gguf_names.specs; NULL: overrides match the model's own names alone */
     const enum llm_dtype *chosen; /* [n_params] types that a budget chose (quant/budget.h), LLM_N_DTYPES: none; overrides win over them. NULL */
     bool pure;               /* a mix gives all matrices its own dtype */
     const enum llm_dtype *output, *embedding; /* types of the head's and of the embedding's matrix; LLM_NO_DTYPE: keep. NULL: as the mix says */

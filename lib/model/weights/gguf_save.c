@@ -8,33 +8,25 @@
 #include "cpu/pages.h"
 #include "model/config/gguf.h"
 #include "model/weights/gguf_latent.h"
+#include "model/weights/gguf_names.h"
 
 /* Where a tensor of the file comes from. */
 struct source {
     enum { PARAM, LATENT_KEYS, LATENT_VALUES, GIVEN } kind;
-    size_t spec;                   /* index in llm_declare.specs of `names`; of stacked experts that of the first */
+    size_t spec;                   /* index in `names`; of stacked experts that of the first */
     char name[120];                /* halves of latent matrices: the tensor's name; else empty */
 };
 struct save {
     struct llm_model *m;
     struct llm_config config;      /* as it is in the file */
     const struct llm_arch *arch;   /* the family that the file names */
-    struct llm_declare names;      /* the parameters that go into the file under GGUF's names, in the model's order */
-    struct llm_param **params;     /* [names.n] */
+    struct llm_gguf_names names;
     struct llm_gguf_out values;
     struct llm_tensor_out *tensors;
     struct source *sources;
     size_t n;
     bool kv_b_whole;
 };
-
-static const struct llm_arch *family_of(const struct llm_arch *arch, struct llm_err *e)
-{
-    if (arch->gguf) return arch;
-    if (arch->gguf_as) return llm_arch_find(arch->gguf_as);
-    llm_fail(e, EX_UNAVAILABLE, "a model of type '%s' cannot be written as GGUF", arch->model_type);
-    return NULL;
-}
 
 /* ---- the configuration ---- */
 
@@ -70,10 +62,8 @@ static struct llm_config config_in_file(const struct llm_config *c, const struct
     if (c->position == LLM_POSITION_ROPE && c->kv_lora_rank == 0) in.rope_pairing = usual.rope_pairing;
     in.norm_gain_offset = 0;
     in.qkv_by_head = false;
-    in.num_nextn_predict_layers = 0; /* for training */
+    llm_gguf_leave_out(&in, arch);
     if (in.topk_group == in.n_group) in.topk_group = in.n_group = 1; /* all groups are chosen; llama.cpp does not load such numbers */
-    if (arch->gguf_names && !arch->gguf_names->pooler) in.pooler = false;
-    if (arch->gguf_names && !arch->gguf_names->head_dense) in.head_transform = false;
     plain_scaling(&in);
     return in;
 }
@@ -323,13 +313,13 @@ static int put_tensor(void *arg, size_t i, struct llm_output *o, struct llm_err 
 {
     struct save *s = arg;
     const struct source *from = &s->sources[i];
-    const struct llm_param_spec *spec = &s->names.specs[from->spec];
+    const struct llm_param_spec *spec = &s->names.declared.specs[from->spec];
     if (from->kind == GIVEN) return llm_output_write(o, s->tensors[i].data, llm_gguf_bytes(&s->tensors[i]), e);
-    if (from->kind != PARAM) return llm_latent_write(&s->config, s->params[from->spec], from->kind == LATENT_KEYS, o, e);
+    if (from->kind != PARAM) return llm_latent_write(&s->config, s->names.params[from->spec], from->kind == LATENT_KEYS, o, e);
     int64_t part = 0; /* experts of a layer stand one after another, gates, ups and downs among each other */
     for (size_t k = from->spec; part < (spec->n_parts ? spec->n_parts : 1); k++) {
-        const struct llm_param *p = s->params[k];
-        if (spec->n_parts && !llm_param_spec_stacked(&s->names.specs[k], spec)) continue;
+        const struct llm_param *p = s->names.params[k];
+        if (spec->n_parts && !llm_param_spec_stacked(&s->names.declared.specs[k], spec)) continue;
         if ((is_exact(spec) ? put_numbers(s, spec, p, o, e) : put_matrix(s, spec, p, o, e)) < 0) return -1;
         part++;
     }
@@ -345,12 +335,12 @@ static void add_factors(struct save *s, const char *name, const float *v)
 /* Checks that the experts of a layer, which are one tensor in the file, have one type. */
 static int check_experts(const struct save *s, size_t first, struct llm_err *e)
 {
-    const struct llm_param_spec *spec = &s->names.specs[first];
+    const struct llm_param_spec *spec = &s->names.declared.specs[first];
     for (size_t k = first, part = 0; part < (size_t)spec->n_parts; k++) {
-        if (!llm_param_spec_stacked(&s->names.specs[k], spec)) continue;
-        if (s->params[k]->weight.dtype != s->params[first]->weight.dtype) {
+        if (!llm_param_spec_stacked(&s->names.declared.specs[k], spec)) continue;
+        if (s->names.params[k]->weight.dtype != s->names.params[first]->weight.dtype) {
             return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': GGUF cannot say this: expected experts of one type, found %s and %s", spec->name,
-                            llm_dtypes[s->params[first]->weight.dtype].name, llm_dtypes[s->params[k]->weight.dtype].name);
+                            llm_dtypes[s->names.params[first]->weight.dtype].name, llm_dtypes[s->names.params[k]->weight.dtype].name);
         }
         part++;
     }
@@ -432,8 +422,8 @@ static void add_head(struct save *s)
 
 static int list_tensor(struct save *s, size_t i, struct llm_err *e)
 {
-    const struct llm_param_spec *spec = &s->names.specs[i];
-    const struct llm_param *p = s->params[i];
+    const struct llm_param_spec *spec = &s->names.declared.specs[i];
+    const struct llm_param *p = s->names.params[i];
     if (s->config.rope_pairing != s->m->config.rope_pairing && spec->stem == LLM_STEM_QKV && spec->unit == LLM_UNIT_ATTENTION) {
         return llm_fail(e, EX_UNAVAILABLE, "rope_pairing: GGUF cannot say this of a model of type '%s'", s->m->config.model_type);
     }
@@ -459,11 +449,11 @@ static int list_tensor(struct save *s, size_t i, struct llm_err *e)
 static int list_tensors(struct save *s, struct llm_err *e)
 {
     const struct llm_rope_scaling *r = &s->config.rope_scaling;
-    size_t room = 2 * s->names.n + 3; /* halves of latent matrices, factors, and a head */
+    size_t room = 2 * s->names.declared.n + 3; /* halves of latent matrices, factors, and a head */
     s->tensors = llm_calloc(room, sizeof *s->tensors, "tensors", e);
     s->sources = s->tensors ? llm_calloc(room, sizeof *s->sources, "tensors", e) : NULL;
     if (!s->sources) return -1;
-    for (size_t i = 0; i < s->names.n; i++) {
+    for (size_t i = 0; i < s->names.declared.n; i++) {
         if (list_tensor(s, i, e) < 0) return -1;
     }
     if (wants_of(s->arch)->head && s->config.tie_word_embeddings) add_head(s);
@@ -480,24 +470,16 @@ static int list_tensors(struct save *s, struct llm_err *e)
 /* Chooses the parameters that go into the file. Those that GGUF has no name for (heads for training) are left out with a warning. */
 static int choose_params(struct save *s, struct llm_err *e)
 {
-    struct llm_config part = s->m->config;
-    size_t at = 0;
-    part.pooler = s->config.pooler;
-    part.head_transform = s->config.head_transform;
-    part.num_nextn_predict_layers = 0;
-    if (llm_model_declare_gguf(&part, &s->names, e) < 0) return -1;
-    s->params = llm_calloc(s->names.n, sizeof *s->params, "tensors", e);
-    for (size_t i = 0; s->params && i < s->names.n; i++) {
-        while (!llm_param_spec_same(s->m->params[at].spec, &s->names.specs[i])) at++; /* the same order */
-        s->params[i] = &s->m->params[at++];
-        bool latent = s->names.specs[i].stem == LLM_STEM_KV_B;
-        s->kv_b_whole |= latent && llm_dtypes[s->params[i]->weight.dtype].is_quantised; /* blocks are not transposed */
+    if (llm_gguf_names_of(&s->names, s->m, e) < 0) return -1;
+    for (size_t i = 0; i < s->names.declared.n; i++) {
+        bool latent = s->names.declared.specs[i].stem == LLM_STEM_KV_B;
+        s->kv_b_whole |= latent && llm_dtypes[s->names.params[i]->weight.dtype].is_quantised; /* blocks are not transposed */
     }
-    if (s->params && s->names.n < s->m->n_params) {
+    if (s->names.declared.n < s->m->n_params) {
         llm_note("%zu tensors left out: GGUF has no names for a pooler, a masked-token head or layers that predict further",
-                 s->m->n_params - s->names.n);
+                 s->m->n_params - s->names.declared.n);
     }
-    return s->params ? 0 : -1;
+    return 0;
 }
 
 /* Where the file is written: one output `o`, or, if `o` is NULL, parts named after `path`. */
@@ -505,8 +487,8 @@ struct target { struct llm_output *o; const char *path; int64_t max_bytes, max_t
 
 static int save_gguf(struct llm_model *m, const struct target *to, struct llm_err *e)
 {
-    struct save s = {.m = m, .arch = family_of(m->arch, e), .values = {.err = e}};
-    if (!s.arch) return -1;
+    struct save s = {.m = m, .arch = llm_gguf_family(m->arch), .values = {.err = e}};
+    if (!s.arch) return llm_fail(e, EX_UNAVAILABLE, "a model of type '%s' cannot be written as GGUF", m->config.model_type);
     s.config = config_in_file(&m->config, s.arch);
     int r = choose_params(&s, e);
     if (r == 0) r = put_values(&s, e);
@@ -515,9 +497,8 @@ static int save_gguf(struct llm_model *m, const struct target *to, struct llm_er
     if (r == 0) r = list_tensors(&s, e);
     if (r == 0 && to->o) r = llm_gguf_write(to->o, &s.values, s.tensors, s.n, put_tensor, &s, e);
     else if (r == 0) r = llm_gguf_write_parts(to->path, to->max_bytes, to->max_tensors, &s.values, s.tensors, s.n, put_tensor, &s, e);
-    llm_declare_release(&s.names);
+    llm_gguf_names_release(&s.names);
     llm_gguf_out_release(&s.values);
-    free(s.params);
     free(s.tensors);
     free(s.sources);
     return r;

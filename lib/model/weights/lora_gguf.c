@@ -4,30 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "model/config/arch.h"
+#include "model/weights/gguf_names.h"
 #include "model/weights/lora_internal.h"
-
-void llm_lora_names_release(struct llm_lora_names *n)
-{
-    llm_declare_release(&n->d);
-    free(n->params);
-}
-
-int llm_lora_names_of(struct llm_lora_names *n, struct llm_model *m, struct llm_err *e)
-{
-    *n = (struct llm_lora_names){.params = NULL};
-    if (!m->arch->gguf && !m->arch->gguf_as) return llm_fail(e, EX_UNAVAILABLE, "a model of type '%s' has no names in GGUF", m->config.model_type);
-    if (llm_model_declare_gguf(&m->config, &n->d, e) < 0) return -1;
-    n->params = llm_calloc(n->d.n, sizeof *n->params, "an adapter", e);
-    if (!n->params) {
-        llm_lora_names_release(n);
-        return -1;
-    }
-    for (size_t i = 0, at = 0; i < n->d.n && at < m->n_params; i++) { /* the same order */
-        while (at < m->n_params && !llm_param_spec_same(m->params[at].spec, &n->d.specs[i])) at++;
-        if (at < m->n_params) n->params[i] = &m->params[at++];
-    }
-    return 0;
-}
 
 static const struct llm_entry *find(const struct llm_checkpoint *f, const char *name, const char *end)
 {
@@ -84,17 +62,16 @@ int llm_lora_read_gguf(struct llm_lora *l, struct llm_model *m, struct llm_check
 {
     const struct llm_gguf *g = llm_checkpoint_gguf(f);
     const struct llm_header *h = llm_checkpoint_header(f);
-    const struct llm_arch *family = m->arch->gguf ? m->arch : m->arch->gguf_as ? llm_arch_find(m->arch->gguf_as) : NULL;
-    struct llm_lora_names names;
+    const struct llm_arch *family = llm_gguf_family(m->arch);
+    struct llm_gguf_names names = {.params = NULL};
     size_t found = 0;
     if (check_text(g, "general.type", "adapter", e) < 0 || check_text(g, "adapter.type", "lora", e) < 0) return -1;
     if (family && check_text(g, "general.architecture", family->gguf, e) < 0) return -1;
     if (llm_gguf_real(g, "adapter.lora.alpha", &l->alpha, e) < 0) return -1;
     if (!(l->alpha > 0 && l->alpha < 1e9)) return llm_fail(e, EX_DATAERR, "adapter.lora.alpha: expected a number above 0, found %g", l->alpha);
-    if (llm_lora_names_of(&names, m, e) < 0) return -1;
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < names.d.n; i++) {
-        const struct llm_param_spec *s = &names.d.specs[i];
+    int r = llm_gguf_names_of(&names, m, e);
+    for (size_t i = 0; r == 0 && i < names.declared.n; i++) {
+        const struct llm_param_spec *s = &names.declared.specs[i];
         const struct llm_entry *a = find(f, s->name, ".lora_a");
         if (!a) continue;
         r = read_pair(l, m, f, s, names.params[i], a, e);
@@ -102,12 +79,12 @@ int llm_lora_read_gguf(struct llm_lora *l, struct llm_model *m, struct llm_check
     }
     for (size_t i = 0; r == 0 && found != h->n_entries && i < h->n_entries; i++) {
         bool known = false;
-        for (size_t k = 0; k < names.d.n && !known; k++) {
-            known = find(f, names.d.specs[k].name, ".lora_a") == &h->entries[i] || find(f, names.d.specs[k].name, ".lora_b") == &h->entries[i];
+        for (size_t k = 0; k < names.declared.n && !known; k++) {
+            known = find(f, names.declared.specs[k].name, ".lora_a") == &h->entries[i] || find(f, names.declared.specs[k].name, ".lora_b") == &h->entries[i];
         }
         if (!known)
             r = llm_fail(e, EX_DATAERR, "tensor '%s': expected lora_a and lora_b of matrices of a %s", h->entries[i].name, m->config.model_type);
     }
-    llm_lora_names_release(&names);
+    llm_gguf_names_release(&names);
     return r;
 }

@@ -54,11 +54,6 @@ int llm_lora_read(struct llm_checkpoint *f, const struct llm_entry *t, int n_dim
     LLM_MUST_CHECK;
 
 /* ---- lora_gguf.c ---- */
-/* The parameters of GGUF files by declaration, and for each the model's own (NULL: not found). */
-struct llm_lora_names { struct llm_declare d; struct llm_param **params; };
-/* 0, or -1: the family has no names in GGUF, or memory is short. */
-int llm_lora_names_of(struct llm_lora_names *n, struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
-void llm_lora_names_release(struct llm_lora_names *n);
 /* Reads the pairs of a GGUF file of type `adapter`. */
 int llm_lora_read_gguf(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e) LLM_MUST_CHECK;
 

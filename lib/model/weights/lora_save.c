@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include "io/gguf_write.h"
 #include "model/config/arch.h"
+#include "model/weights/gguf_names.h"
 #include "model/weights/lora_internal.h"
 #include "model/weights/names.h"
 
@@ -177,21 +178,21 @@ int llm_lora_save_folder(struct llm_lora *l, const struct llm_model *m, const ch
 /* ---- GGUF ---- */
 
 /* Whether specification k is of the GGUF tensor of s: it itself, or an expert of the same layer. */
-static bool of_tensor(const struct llm_lora_names *names, size_t k, const struct llm_param_spec *s)
+static bool of_tensor(const struct llm_gguf_names *names, size_t k, const struct llm_param_spec *s)
 {
-    return s->n_parts ? llm_param_spec_stacked(&names->d.specs[k], s) : &names->d.specs[k] == s;
+    return s->n_parts ? llm_param_spec_stacked(&names->declared.specs[k], s) : &names->declared.specs[k] == s;
 }
 
-static const struct llm_lora_pair *pair_at(const struct llm_lora *l, const struct llm_lora_names *names, size_t k)
+static const struct llm_lora_pair *pair_at(const struct llm_lora *l, const struct llm_gguf_names *names, size_t k)
 {
-    return names->params[k] ? llm_lora_pair_of(l, names->params[k]) : NULL;
+    return llm_lora_pair_of(l, names->params[k]);
 }
 
 /* The pair of the highest rank among those of the GGUF tensor of s, whose number is counted. NULL: it has none. */
-static const struct llm_lora_pair *highest(const struct llm_lora *l, const struct llm_lora_names *names, const struct llm_param_spec *s, size_t *n)
+static const struct llm_lora_pair *highest(const struct llm_lora *l, const struct llm_gguf_names *names, const struct llm_param_spec *s, size_t *n)
 {
     const struct llm_lora_pair *found = NULL;
-    for (size_t k = 0; k < names->d.n; k++) {
+    for (size_t k = 0; k < names->declared.n; k++) {
         const struct llm_lora_pair *q = of_tensor(names, k, s) ? pair_at(l, names, k) : NULL;
         *n += q ? 1 : 0;
         if (q && (!found || q->a.weight.n > found->a.weight.n)) found = q;
@@ -226,7 +227,7 @@ static int put_half(const struct llm_lora *l, const struct llm_model *m, const s
 }
 
 /* Adds the pairs of the GGUF tensor of s: one, or those of the experts of a layer, of which q has the highest rank. */
-static int add_gguf(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_names *names, const struct llm_param_spec *s,
+static int add_gguf(struct llm_lora *l, const struct llm_model *m, const struct llm_gguf_names *names, const struct llm_param_spec *s,
                     const struct llm_lora_pair *q, enum llm_dtype type, struct llm_tensor_list *t, struct llm_err *e)
 {
     static const char *const ends[] = {".lora_a", ".lora_b"};
@@ -236,9 +237,9 @@ static int add_gguf(struct llm_lora *l, const struct llm_model *m, const struct 
         const int64_t n = llm_param_count(half);
         float *all = llm_calloc((size_t)(parts * n), sizeof *all, s->name, e);
         int r = all ? 0 : -1;
-        for (size_t k = 0; r == 0 && k < names->d.n; k++) {
+        for (size_t k = 0; r == 0 && k < names->declared.n; k++) {
             const struct llm_lora_pair *part = of_tensor(names, k, s) ? pair_at(l, names, k) : NULL;
-            if (part) r = put_half(l, m, part, i, rank, all + (s->n_parts ? names->d.specs[k].part * n : 0), e);
+            if (part) r = put_half(l, m, part, i, rank, all + (s->n_parts ? names->declared.specs[k].part * n : 0), e);
         }
         struct llm_tensor_out shape = {.n_dims = s->n_parts ? 3 : 2, .shape = {half->shape[0], half->shape[1]}};
         if (s->n_parts) memcpy(shape.shape, (int64_t[]){parts, half->shape[0], half->shape[1]}, 3 * sizeof *shape.shape);
@@ -257,12 +258,12 @@ static double gguf_alpha(const struct llm_lora *l)
     return l->rslora ? l->alpha * sqrt((double)l->rank) : l->alpha;
 }
 
-static int list_gguf(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_names *names, enum llm_dtype type,
+static int list_gguf(struct llm_lora *l, const struct llm_model *m, const struct llm_gguf_names *names, enum llm_dtype type,
                      struct llm_tensor_list *t, struct llm_err *e)
 {
     size_t done = 0;
-    for (size_t i = 0; i < names->d.n; i++) {
-        const struct llm_param_spec *s = &names->d.specs[i];
+    for (size_t i = 0; i < names->declared.n; i++) {
+        const struct llm_param_spec *s = &names->declared.specs[i];
         const struct llm_lora_pair *q = s->part == 0 ? highest(l, names, s, &done) : NULL;
         if (q && s->stem == LLM_STEM_KV_B) return llm_fail(e, EX_UNAVAILABLE, "'%s': GGUF has this matrix in two halves", q->param->name);
         if (q && add_gguf(l, m, names, s, q, type, t, e) < 0) return -1;
@@ -278,13 +279,16 @@ static int put(void *arg, size_t i, struct llm_output *o, struct llm_err *e)
 
 int llm_lora_save_gguf(struct llm_lora *l, struct llm_model *m, struct llm_output *o, enum llm_dtype type, struct llm_err *e)
 {
-    struct llm_lora_names names;
+    struct llm_gguf_names names = {.params = NULL};
     struct llm_tensor_list t = {0};
     struct llm_gguf_out values = {.err = e};
     if (l->n_whole > 0) return llm_fail(e, EX_UNAVAILABLE, "'%s': GGUF has no place for a parameter that an adapter stores whole", l->whole[0]->name);
     if (l->dora) return llm_fail(e, EX_UNAVAILABLE, "use_dora: GGUF has no place for magnitudes: llm-quantize --merge adds the adapter to its model");
-    if (llm_lora_names_of(&names, m, e) < 0) return -1;
-    const char *family = (m->arch->gguf ? m->arch : llm_arch_find(m->arch->gguf_as))->gguf;
+    if (llm_gguf_names_of(&names, m, e) < 0) {
+        llm_gguf_names_release(&names);
+        return -1;
+    }
+    const char *family = llm_gguf_family(m->arch)->gguf;
     llm_gguf_put_str(&values, "general.architecture", family, strlen(family));
     llm_gguf_put_str(&values, "general.type", "adapter", 7);
     llm_gguf_put_u32(&values, "general.file_type", type == LLM_F32 ? 0 : type == LLM_F16 ? 1 : 32);
@@ -292,7 +296,7 @@ int llm_lora_save_gguf(struct llm_lora *l, struct llm_model *m, struct llm_outpu
     llm_gguf_put_f32(&values, "adapter.lora.alpha", (float)gguf_alpha(l));
     int r = list_gguf(l, m, &names, type, &t, e);
     if (r == 0) r = llm_gguf_write(o, &values, t.v, t.n, put, &t, e);
-    llm_lora_names_release(&names);
+    llm_gguf_names_release(&names);
     llm_gguf_out_release(&values);
     free(t.v);
     return r;

@@ -114,9 +114,6 @@ int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_c
 /* Writes the model alone as GGUF that llama.cpp reads. A model or tokenizer that GGUF cannot express is refused (EX_UNAVAILABLE) before anything is
  * written. */
 int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
-/* The declaration of each parameter under its name in GGUF, to of[m->n_params]: within *d, which is the caller's to release in any case; NULL: the
- * file has no such tensor. EX_UNAVAILABLE: a family without names in GGUF. */
-int llm_model_gguf_specs(const struct llm_model *m, struct llm_declare *d, const struct llm_param_spec **of, struct llm_err *e) LLM_MUST_CHECK;
 /* As llm_model_save_gguf, in parts (llm_gguf_write_parts, io/gguf_write.h). */
 int llm_model_save_gguf_parts(struct llm_model *m, const char *path, int64_t max_bytes, int64_t max_tensors, struct llm_err *e) LLM_MUST_CHECK;
 
