@@ -201,8 +201,6 @@ int llm_json_number(struct llm_buf *b, double v, struct llm_err *e)
 {
     char text[40];
     if (!isfinite(v)) return llm_buf_put(b, "null", 4, e);
-    /* An integer has no exponent: readers that tell the two apart take 4.7e+02 for a floating-point number. */
-    if (v == nearbyint(v) && fabs(v) < 1e15) return llm_buf_printf(b, e, "%.0f", v);
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         double back;

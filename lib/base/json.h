@@ -32,7 +32,7 @@ int llm_json_str(const json_t *o, const char *key, const char **out, struct llm_
 int llm_json_quote(struct llm_buf *b, const char *s, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* A JSON string of n bytes; invalid UTF-8 becomes U+FFFD. NULL: no memory. Own: json_decref. */
 json_t *llm_json_text(const char *s, size_t n) LLM_MUST_CHECK;
-/* Appends a double as JSON, the shortest text that reads back the same, integers below 10^15 without exponent; NaN and infinities as null. */
+/* Appends a double as JSON, the shortest text that reads back the same; NaN and infinities as null. */
 int llm_json_number(struct llm_buf *b, double v, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -79,7 +79,7 @@ static int number(struct llm_metrics *m, const json_t *late, const char *key, do
     if (json_is_number(before)) v = json_number_value(before);
     if (isnan(v)) return 0;
     if (llm_buf_printf(&m->line, e, "%s\"%s\": ", m->line.n > 1 ? ", " : "", key) < 0) return -1;
-    return llm_json_number(&m->line, v, e);
+    return v == floor(v) && fabs(v) < 1e15 ? llm_buf_printf(&m->line, e, "%.0f", v) : llm_json_number(&m->line, v, e);
 }
 
 static int put_line(struct llm_metrics *m, struct llm_err *e)

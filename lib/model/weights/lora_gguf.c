@@ -80,7 +80,8 @@ int llm_lora_read_gguf(struct llm_lora *l, struct llm_model *m, struct llm_check
     for (size_t i = 0; r == 0 && found != h->n_entries && i < h->n_entries; i++) {
         bool known = false;
         for (size_t k = 0; k < names.declared.n && !known; k++) {
-            known = find(f, names.declared.specs[k].name, ".lora_a") == &h->entries[i] || find(f, names.declared.specs[k].name, ".lora_b") == &h->entries[i];
+            const char *name = names.declared.specs[k].name;
+            known = find(f, name, ".lora_a") == &h->entries[i] || find(f, name, ".lora_b") == &h->entries[i];
         }
         if (!known)
             r = llm_fail(e, EX_DATAERR, "tensor '%s': expected lora_a and lora_b of matrices of a %s", h->entries[i].name, m->config.model_type);

@@ -133,12 +133,6 @@ static void json_text(void **state)
     assert_int_equal(llm_json_number(&b, 0.1, &e), 0);
     assert_string_equal(b.p, "0.1");
     b.n = 0;
-    assert_int_equal(llm_json_number(&b, 470, &e), 0);
-    assert_string_equal(b.p, "470");
-    b.n = 0;
-    assert_int_equal(llm_json_number(&b, 1e300, &e), 0);
-    assert_string_equal(b.p, "1e+300");
-    b.n = 0;
     assert_int_equal(llm_json_number(&b, NAN, &e), 0);
     assert_string_equal(b.p, "null");
     llm_buf_release(&b);
