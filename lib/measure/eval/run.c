@@ -418,9 +418,7 @@ static void generated_release(struct generation *g, struct generated *x)
 static int gold_of(const struct llm_eval *v, struct generated *x, struct llm_err *e)
 {
     const struct llm_buf *text = &x->item.v[0].text;
-    int got = llm_extract_answer(v->extract, text->p, text->n, &x->gold, e);
-    if (got == 0) got = llm_buf_put(&x->gold, text->p, text->n, e) < 0 ? -1 : 1;
-    if (got < 0) return -1;
+    if (llm_extract_gold(v->extract, text->p, text->n, &x->gold, e) < 0) return -1;
     return x->gold.n > 0 ? 0 : llm_fail(e, EX_DATAERR, "expected an answer, found an empty one");
 }
 
