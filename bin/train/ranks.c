@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/buf.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "bin/train/train.h"
@@ -52,6 +53,85 @@ static bool reads_stdin(const struct args *a, const char *const *data, size_t n_
     return found;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const struct llm_given *x = a, *y = b;
+    const int c = strcmp(x->option->name, y->option->name);
+    return c ? c : (x > y) - (x < y);
+}
+
+/* Options that may differ between ranks: they change nothing that ranks exchange. */
+static bool is_own(const struct llm_opt *o)
+{
+    static const char *const own[] = {"threads", "quiet", "verbose"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (strcmp(o->name, own[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* Paths may differ between machines. Their contents are compared later (llm_trainer_same). */
+static bool is_path(const struct llm_opt *o)
+{
+    if (o->type == LLM_INPUT || o->type == LLM_INPUTS || o->type == LLM_OUTPUT) return true;
+    return strcmp(o->name, "config") == 0 || strcmp(o->name, "snapshot") == 0;
+}
+
+/* Appends the command line's options in the order of their names, as "name\0value\0": paths and flags have an empty value. */
+static int put_options(struct llm_buf *b, struct llm_err *e)
+{
+    const struct llm_given *given;
+    const size_t n = llm_cli_given(&given);
+    struct llm_given *sorted = llm_alloc(n + 1, sizeof *sorted, "options", e);
+    int status = sorted ? 0 : -1;
+    if (sorted && n > 0) memcpy(sorted, given, n * sizeof *sorted);
+    if (sorted && n > 0) qsort(sorted, n, sizeof *sorted, by_name);
+    for (size_t i = 0; i < n && status == 0; i++) {
+        const struct llm_opt *o = sorted[i].option;
+        const char *value = is_path(o) || !sorted[i].value ? "" : sorted[i].value;
+        if (!is_own(o) && (llm_buf_put(b, o->name, strlen(o->name) + 1, e) < 0 || llm_buf_put(b, value, strlen(value) + 1, e) < 0)) status = -1;
+    }
+    free(sorted);
+    return status;
+}
+
+/* Fails at a rank whose options are not those of rank 0, which `first` lists, naming the first that differs. */
+static int compare_options(const struct llm_buf *first, const struct llm_buf *mine, struct llm_err *e)
+{
+    size_t a = 0, b = 0;
+    while (a < first->n || b < mine->n) {
+        const char *x = a < first->n ? first->p + a : NULL, *y = b < mine->n ? mine->p + b : NULL;
+        const int c = !x ? 1 : !y ? -1 : strcmp(x, y);
+        if (c < 0) return llm_fail(e, LLM_EX_FAILURE, "--%s: expected the option, as at rank 0, found none", x);
+        if (c > 0) return llm_fail(e, LLM_EX_FAILURE, "--%s: expected no such option, as at rank 0, found one", y);
+        const char *v = x + strlen(x) + 1, *w = y + strlen(y) + 1;
+        if (strcmp(v, w) != 0) return llm_fail(e, LLM_EX_FAILURE, "--%s: expected %s, as at rank 0, found %s", x, v, w);
+        a = (size_t)(v - first->p) + strlen(v) + 1;
+        b = (size_t)(w - mine->p) + strlen(w) + 1;
+    }
+    return 0;
+}
+
+/* What ranks exchange depends on their options: ranks of different command lines would wait for one another, or misread what comes. */
+static int check_options(struct llm_comm *c, struct llm_err *e)
+{
+    struct llm_buf mine = {0}, first = {0};
+    int got = put_options(&mine, e);
+    uint64_t n = mine.n;
+    got = llm_comm_agree(c, got, NULL, e);
+    if (got == 0) got = llm_comm_broadcast(c, 0, &n, sizeof n, e);
+    int made = got == 0 ? llm_buf_reserve(&first, n + 1, e) : -1;
+    if (made == 0 && n > 0 && llm_comm_rank(c) == 0) memcpy(first.p, mine.p, n);
+    first.n = n;
+    if (got == 0) got = llm_comm_agree(c, made, NULL, e);
+    if (got == 0 && n > 0) got = llm_comm_broadcast(c, 0, first.p, n, e);
+    if (got == 0) got = llm_comm_agree(c, compare_options(&first, &mine, e), NULL, e);
+    (void)llm_comm_take_report(c); /* no step's bytes */
+    llm_buf_release(&mine);
+    llm_buf_release(&first);
+    return got;
+}
+
 int llm_ranks_start(const struct llm_cli *cli, const struct args *a, const char *const *data, size_t n_data, struct llm_run *r, struct llm_err *e)
 {
     int n, rank;
@@ -68,7 +148,8 @@ int llm_ranks_start(const struct llm_cli *cli, const struct args *a, const char 
     r->trainer.layout = layout;
     if (llm_comm_start(&r->trainer.comm, e) < 0) return -1;
     llm_comm_set_timeout(r->trainer.comm, a->rank_timeout);
-    return llm_comm_size(r->trainer.comm) == 1 ? 0 : llm_layout_check(&layout, n, e);
+    if (llm_comm_size(r->trainer.comm) == 1) return 0;
+    return check_options(r->trainer.comm, e) < 0 ? -1 : llm_layout_check(&layout, n, e);
 }
 
 int llm_ranks_pool(const struct llm_run *r, int64_t threads, struct llm_err *e)

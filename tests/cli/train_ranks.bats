@@ -176,6 +176,24 @@ setup() {
     [[ ! -e x.llm ]]
 }
 
+@test "a rank whose options are others is named with the option before it waits for the others; paths, threads and words for people are its own" {
+    local of=("${gpt[@]}" -n 2 -b 2 --grad-shards 2 --save-every=2 --val=.1 --shard=zero=1 --snapshot-every=1 --threads=1 --log=log -o x.llm)
+    while IFS='|' read -r from to says; do
+        run -1 --separate-stderr env RANK1="s|^$from\$|$to|" bash -c '. "$0"; ranks 2 ./rank1 "$@"' "$ROOT/tests/mpi.bash" "${of[@]}"
+        [[ $stderr =~ ^"llm-train: rank 1 ("[^\)]*"): $says, as at rank 0, found "[^$'\n']*$ ]] || fail "$from, $to: $stderr"
+    done << 'END'
+--save-every=2|--save-every=1|--save-every: expected 2
+--save-every=2|--threads=1|--save-every: expected the option
+--val=.1|--threads=1|--val: expected the option
+--shard=zero=1|--shard=zero=0|--shard: expected zero=1
+--threads=1|--snapshot=.|--snapshot: expected no such option
+--log=log|--threads=1|--log: expected the option
+--threads=1|--hash-every=2|--hash-every: expected no such option
+END
+    [[ ! -e x.llm ]]
+    RANK1='s/^x.llm/y.llm/; s/^--log=.*/--log=other/; s/^--threads.*/--threads=2/; s/^-q/-v/' ranks 2 ./rank1 "${of[@]}"
+}
+
 @test "a full disk: status 74, one line that names the rank" {
     run -74 --separate-stderr ranks 2 "${gpt[@]}" -n 1 -b 2 --grad-shards 2 -o /dev/full
     [[ $stderr =~ ^"llm-train: rank 0 ("[^\)]*"): /dev/full: "[^$'\n']*"No space left on device"$ ]]
