@@ -138,6 +138,32 @@ static int take_instruction(const struct map *m, const json_t *line, json_t *out
     return status < 0 ? -1 : 1;
 }
 
+json_t *llm_lines_join(const json_t *prompt, const json_t *reply, struct llm_err *e)
+{
+    json_t *all = json_is_array(prompt) ? json_deep_copy(prompt) : json_array(), *said;
+    if (json_is_array(reply)) said = json_deep_copy(reply);
+    else if (json_is_object(reply)) said = json_pack("[O]", reply);
+    else said = json_pack("[{s:s,s:O}]", "role", "assistant", "content", reply);
+    bool bad = !all || !said;
+    if (!bad && json_is_string(prompt)) bad = json_array_append_new(all, json_pack("{s:s,s:O}", "role", "user", "content", prompt)) < 0;
+    if (!bad) bad = json_array_extend(all, said) < 0;
+    json_decref(said);
+    if (!bad) return all;
+    json_decref(all);
+    llm_no_memory(e, "a conversation");
+    return NULL;
+}
+
+int llm_lines_turns(const json_t *messages, size_t n)
+{
+    int turns = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
+        turns += role && strcmp(role, "assistant") == 0;
+    }
+    return turns;
+}
+
 int llm_lines_messages(struct llm_lines *l, const json_t *line, json_t **messages, struct llm_err *e)
 {
     struct map m;
@@ -145,7 +171,8 @@ int llm_lines_messages(struct llm_lines *l, const json_t *line, json_t **message
     const json_t *list = json_is_array(line) ? line : json_object_get(line, m.field[MESSAGES]);
     const char *system = json_string_value(json_object_get(line, m.field[SYSTEM]));
     if (!m.instruction && !json_is_array(list)) {
-        return llm_fail(e, EX_DATAERR, "expected an object with '%s', an array (--map names other fields)", m.field[MESSAGES]);
+        return llm_fail(e, EX_DATAERR, "expected an object with '%s', an array (--map names other fields), or with 'prompt' and 'completion'",
+                        m.field[MESSAGES]);
     }
     if (!(*messages = json_array())) return llm_no_memory(e, "a conversation");
     int got = system && *system ? append_text(*messages, "system", system, e) : 0;

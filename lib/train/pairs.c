@@ -7,14 +7,6 @@
 #include "base/buf.h"
 #include "tensor/tape.h"
 
-/* A message with the role of the assistant, of a reply that is a plain text. */
-static json_t *reply_messages(const json_t *reply)
-{
-    if (json_is_array(reply)) return json_deep_copy(reply);
-    if (json_is_object(reply)) return json_pack("[O]", reply);
-    return json_pack("[{s:s,s:O}]", "role", "assistant", "content", reply);
-}
-
 /* How many messages two conversations begin with together. */
 static size_t common(const json_t *a, const json_t *b)
 {
@@ -34,21 +26,14 @@ static int append(struct two *t, const struct llm_conversation *from, int turns,
     return 0;
 }
 
-/* The conversation of a prompt and one reply. `mine` is consumed. 1, 0: skipped, -1. */
-static int encode_messages(struct llm_lines *l, struct two *t, json_t *mine, const json_t *prompt, size_t n_prompt, const json_t *tools,
-                           struct llm_err *e)
+/* A conversation, which is consumed, of which the first n_prompt messages are the prompt. 1, 0: skipped, -1. */
+static int encode_messages(struct llm_lines *l, struct two *t, json_t *all, size_t n_prompt, const json_t *tools, struct llm_err *e)
 {
-    json_t *all = json_is_array(prompt) ? json_deep_copy(prompt) : json_array(), *made = NULL;
-    json_array_extend(all, mine);
-    json_decref(mine);
-    json_t *line = json_pack("{s:o}", "messages", all);
-    int got = line ? llm_lines_messages(l, line, &made, e) : llm_no_memory(e, "a conversation"), turns = 0;
+    json_t *made = NULL, *line = json_pack("{s:o}", "messages", all);
+    int got = line ? llm_lines_messages(l, line, &made, e) : llm_no_memory(e, "a conversation");
     json_decref(line);
-    for (size_t i = 0; got == 1 && i < n_prompt; i++) {
-        turns += strcmp(json_string_value(json_object_get(json_array_get(made, i), "role")), "assistant") == 0;
-    }
     if (got == 1 && llm_conversation_encode(&l->scratch, &l->chat, l->tokenizer, made, tools, false, NULL, e) < 0) got = -1;
-    if (got == 1 && append(t, &l->scratch, turns, e) < 0) got = -1;
+    if (got == 1 && append(t, &l->scratch, llm_lines_turns(made, n_prompt), e) < 0) got = -1;
     json_decref(made);
     return got;
 }
@@ -72,15 +57,13 @@ static int encode(struct llm_lines *l, struct two *t, const json_t *prompt, cons
 {
     if (json_is_string(prompt) && json_is_string(reply[0]) && json_is_string(reply[1])) return encode_plain(l, t, prompt, reply, together, e);
     if (llm_lines_chat(l, e) < 0) return -1;
-    json_t *asked = json_is_string(prompt) ? json_pack("[{s:s,s:O}]", "role", "user", "content", prompt) : NULL;
-    const json_t *before = asked ? asked : prompt;
-    json_t *a = reply_messages(reply[0]), *b = reply_messages(reply[1]);
-    size_t n_prompt = json_is_array(before) ? json_array_size(before) : common(a, b);
-    int got = a && b ? encode_messages(l, t, a, before, n_prompt, tools, e) : llm_no_memory(e, "a conversation");
+    json_t *a = llm_lines_join(prompt, reply[0], e), *b = a ? llm_lines_join(prompt, reply[1], e) : NULL;
+    size_t n_prompt = json_is_string(prompt) ? 1 : json_is_array(prompt) ? json_array_size(prompt) : common(a, b);
+    int got = b ? encode_messages(l, t, a, n_prompt, tools, e) : -1;
+    if (!b) json_decref(a);
     t->second = (int64_t)t->c.n;
-    if (got == 1) got = encode_messages(l, t, b, before, n_prompt, tools, e);
+    if (got == 1) got = encode_messages(l, t, b, n_prompt, tools, e);
     else json_decref(b);
-    json_decref(asked);
     return got;
 }
 

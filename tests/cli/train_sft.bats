@@ -32,6 +32,36 @@ d<|im_end|>
 ]e<|im_end|>"
 }
 
+@test "a prompt and a completion: the completion alone is learned, of texts without a template" {
+    echo '{"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "bc"}, {"role": "user", "content": "d"}],
+        "completion": [{"role": "assistant", "content": "e"}]}' | jq -c . > c.jsonl
+    run -0 "${new[@]}" -l 200 --show 1 c.jsonl
+    assert_output "[<|im_start|>user
+a<|im_end|>
+<|im_start|>assistant
+bc<|im_end|>
+<|im_start|>user
+d<|im_end|>
+<|im_start|>assistant
+]e<|im_end|>"
+    echo '{"prompt": "a", "completion": "e"}' > c.jsonl
+    run -0 llm-train -q "${shape[@]}" -l 64 -T "$F/tok.json" --objective sft --show 1 c.jsonl
+    assert_output "[a]e</s>"
+    echo '{"prompt": "a", "completion": [{"role": "assistant", "content": "e"}]}' > c.jsonl
+    run -0 "${new[@]}" -l 200 --show 1 c.jsonl
+    assert_output "[<|im_start|>user
+a<|im_end|>
+<|im_start|>assistant
+]e<|im_end|>"
+    # messages go before them; a prompt alone is no conversation
+    jq -nc '{prompt: "x", completion: "y", messages: [{role: "user", content: "a"}, {role: "assistant", content: "e"}]}' > c.jsonl
+    run -0 "${new[@]}" -l 200 --show 1 c.jsonl
+    assert_line "]e<|im_end|>"
+    echo '{"prompt": "a"}' > c.jsonl
+    run -65 --separate-stderr "${new[@]}" -o x.llm c.jsonl
+    [[ $stderr =~ "expected an object with 'messages', an array (--map names other fields), or with 'prompt' and 'completion'"$ ]]
+}
+
 @test "every built-in template and every template of ../shared/data has a mask over the reply" {
     echo '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello there."}]}' > c.jsonl
     mapfile -t names < <(llm-tokenize encode --complete-options | awk -F'\t' '$2 == "--chat-template" { gsub(/\|/, "\n", $5); print $5 }')
@@ -116,7 +146,7 @@ assistant : ]<so>3"
     [[ $stderr =~ "found none among 1: 1 without a token that counts, 0 longer than --context "[0-9]+", 0 with an unknown role"$ ]]
     assert_equal "$(wc -l <<< "$stderr")" 1
     run -65 --separate-stderr "${new[@]}" -o x.llm <(echo '{"messages": 3}')
-    [[ $stderr =~ "line 1: expected an object with 'messages', an array (--map names other fields)"$ ]]
+    [[ $stderr =~ "line 1: expected an object with 'messages', an array (--map names other fields), or with 'prompt' and 'completion'"$ ]]
     run -65 --separate-stderr "${new[@]}" -o x.llm <(echo '{"messages": [')
     [[ $stderr =~ "line 1: " ]]
     run -2 --separate-stderr "${new[@]}" --map fields -o x.llm c.jsonl

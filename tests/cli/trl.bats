@@ -43,6 +43,14 @@ PY
     same sft 3e-6
 }
 
+@test "SFT of prompts with completions: texts without a template, and conversations" {
+    llm-train --objective sft --packing no --init "$ROOT/tests/golden/tiny" "${adam[@]}" -b 4 -n 6 "$trl/completions.jsonl"
+    same 'sft completions' 3e-6
+    llm-train --objective sft --packing no --chat-template "$trl/plain.jinja" --init "$ROOT/tests/golden/tiny" "${adam[@]}" -l 128 -b 4 -n 6 \
+        "$trl/asked.jsonl"
+    same 'sft asked' 3e-6
+}
+
 @test "a reward model" {
     llm-train --objective reward --center-rewards .05 --init "$trl/judge" "${adam[@]}" -b 4 -n 6 "$trl/pairs.jsonl"
     same reward 3e-6

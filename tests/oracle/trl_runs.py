@@ -28,10 +28,14 @@ torch.manual_seed(3)
 random.seed(3)
 
 
-def tokenizer():
+PLAIN = ("{% for m in messages %}{% if m.role == 'user' %}{{ '[I] ' + m.content + ' [/I]' }}{% else %}{{ ' ' + m.content + eos_token }}{% endif %}"
+         "{% endfor %}")
+
+
+def tokenizer(template=TEMPLATE):
     tok = PreTrainedTokenizerFast(tokenizer_file=str(tiny / "tokenizer.json"), eos_token="<|endoftext|>")
     tok.pad_token = tok.convert_ids_to_tokens(1)  # no text has it: padding is told from the end of a text
-    tok.chat_template = TEMPLATE
+    tok.chat_template = template
     return tok
 
 
@@ -49,7 +53,7 @@ def options(rows=ROWS):
                 max_grad_norm=0, save_strategy="no", disable_tqdm=True, gradient_checkpointing=False, dataloader_pin_memory=False, logging_steps=1000)
 
 
-def run(trainer, config, model, data, **more):
+def run(trainer, config, model, data, template=TEMPLATE, **more):
     losses = []
 
     class Recorded(trainer):
@@ -61,7 +65,8 @@ def run(trainer, config, model, data, **more):
             losses.append((got[0] if isinstance(got, tuple) else got).item())
             return got
 
-    Recorded(model=model, args=config, train_dataset=Dataset.from_list(data), processing_class=tokenizer(), optimizers=optimizer(model), **more).train()
+    Recorded(model=model, args=config, train_dataset=Dataset.from_list(data), processing_class=tokenizer(template), optimizers=optimizer(model),
+             **more).train()
     return losses
 
 
@@ -150,4 +155,14 @@ losses["grpo"] = grpo(loss_type="grpo", epsilon_high=.28)
 losses["grpo kl"] = grpo(loss_type="grpo", beta=.2, scale_rewards="none", use_bias_correction_kl=False)
 losses["grpo bnpo"] = grpo(loss_type="bnpo")
 losses["grpo sequence"] = grpo(loss_type="grpo", importance_sampling_level="sequence", epsilon=3e-4, epsilon_high=4e-4)
+
+# Prompts with completions, texts and conversations; the turns of the assistant in a prompt are not learned.
+completions = [{"prompt": p["prompt"], "completion": p["rejected"]} for p in pairs]
+asked = [{"prompt": (t["messages"] if i % 2 else []) + [{"role": "user", "content": p["prompt"]}],
+          "completion": [{"role": "assistant", "content": p["chosen"].strip()}]} for i, (p, t) in enumerate(zip(pairs, talks))]
+write("completions.jsonl", completions)
+write("asked.jsonl", asked)
+(out / "plain.jinja").write_text(PLAIN)
+losses["sft completions"] = run(SFTTrainer, SFTConfig(max_length=None, **options()), policy(), completions)
+losses["sft asked"] = run(SFTTrainer, SFTConfig(max_length=None, **options()), policy(), asked, template=PLAIN)
 (out / "losses.json").write_text(json.dumps(losses, indent=1) + "\n")

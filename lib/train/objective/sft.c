@@ -64,13 +64,12 @@ static struct pack *pack_for(struct llm_lines *l, struct packs *all, int64_t n, 
     return init_pack(&all->open[all->n], l->context + 1, e) < 0 ? NULL : &all->open[all->n++];
 }
 
-/* The weight of each turn of the assistant, from 1; a message without "loss_weight" has 1. */
+/* Sets the weight of each turn of the assistant, from 1, to the message's "loss_weight", or 1. */
 static int turn_weights(const json_t *messages, float weight[256], struct llm_err *e)
 {
     size_t i;
     const json_t *m;
     int turn = 1;
-    for (int k = 0; k < 256; k++) weight[k] = 1;
     json_array_foreach((json_t *)(uintptr_t)messages, i, m) {
         const json_t *w = json_object_get(m, "loss_weight");
         if (strcmp(json_string_value(json_object_get(m, "role")), "assistant") != 0) continue;
@@ -109,22 +108,63 @@ static int add_conversation(struct llm_lines *l, const float weight[256], struct
     return alone ? close_pack(l, all, (int)(p - all->open), e) : 0;
 }
 
+/* A line's prompt, and the completion that is learned, as TRL has them. False: the line has messages of --map's. */
+static bool is_prompted(const struct llm_lines *l, const json_t *line)
+{
+    return !llm_option_text(l->o, "map") && !json_object_get(line, "messages") && json_object_get(line, "prompt")
+           && json_object_get(line, "completion");
+}
+
+/* Of plain texts, without a template. 1 or -1. */
+static int encode_plain(struct llm_lines *l, const json_t *prompt, const json_t *completion, struct llm_err *e)
+{
+    struct llm_conversation *c = &l->scratch;
+    size_t first;
+    c->n = 0;
+    if (l->shown) return llm_fail(e, EX_DATAERR, "expected messages for a model that reads pictures, found a text as 'prompt'");
+    if (llm_conversation_plain(c, l->tokenizer, prompt, completion, &first, e) < 0) return -1;
+    memset(c->mask + first, 1, c->n - first);
+    return 1;
+}
+
+/* A line with a prompt and a completion as a conversation, of whose turns of the assistant the first *given are the prompt's. 1, 0: skipped, -1. */
+static int join(struct llm_lines *l, const json_t *prompt, const json_t *completion, json_t **messages, int *given, struct llm_err *e)
+{
+    json_t *all = llm_lines_join(prompt, completion, e), *whole = all ? json_pack("{s:o}", "messages", all) : NULL;
+    if (all && !whole) llm_no_memory(e, "a conversation");
+    int got = whole ? llm_lines_messages(l, whole, messages, e) : -1;
+    if (got == 1) *given = llm_lines_turns(*messages, json_is_array(prompt) ? json_array_size(prompt) : 0);
+    json_decref(whole);
+    return got;
+}
+
+/* A line's tokens, and the weights of its turns. 1, 0: skipped, -1. */
+static int encode(struct llm_lines *l, const json_t *line, float weight[256], struct llm_err *e)
+{
+    const bool prompted = is_prompted(l, line);
+    const json_t *prompt = json_object_get(line, "prompt"), *completion = json_object_get(line, "completion");
+    const json_t *tools = json_object_get(line, "tools");
+    json_t *messages = NULL;
+    int given = 0;
+    for (int k = 0; k < 256; k++) weight[k] = 1;
+    if (prompted && json_is_string(prompt) && json_is_string(completion)) return encode_plain(l, prompt, completion, e);
+    if (llm_lines_chat(l, e) < 0) return -1;
+    int got = prompted ? join(l, prompt, completion, &messages, &given, e) : llm_lines_messages(l, line, &messages, e);
+    if (got != 1) return got;
+    if (turn_weights(messages, weight, e) < 0
+        || llm_conversation_encode(&l->scratch, &l->chat, l->tokenizer, messages, tools, false, NULL, e) < 0
+        || (l->shown && llm_shown_put(l->shown, line, messages, &l->scratch, e) < 0)) got = -1;
+    for (int k = 1; k <= given && k < 256; k++) weight[k] = 0;
+    json_decref(messages);
+    return got;
+}
+
 static int record(struct llm_lines *l, const json_t *line, struct llm_err *e)
 {
-    json_t *messages;
     float weight[256];
     if (!l->own && !(l->own = llm_calloc(1, sizeof(struct packs), "rows", e))) return -1;
-    if (llm_lines_chat(l, e) < 0) return -1;
-    int got = llm_lines_messages(l, line, &messages, e);
-    if (got != 1) return got;
-    got = turn_weights(messages, weight, e);
-    if (got == 0) {
-        const json_t *tools = json_is_object(line) ? json_object_get(line, "tools") : NULL;
-        got = llm_conversation_encode(&l->scratch, &l->chat, l->tokenizer, messages, tools, false, NULL, e);
-        if (got == 0 && l->shown) got = llm_shown_put(l->shown, line, messages, &l->scratch, e);
-    }
-    json_decref(messages);
-    return got < 0 ? -1 : add_conversation(l, weight, e);
+    int got = encode(l, line, weight, e);
+    return got == 1 ? add_conversation(l, weight, e) : got;
 }
 
 static int recorded(struct llm_lines *l, struct llm_err *e, bool failed)
