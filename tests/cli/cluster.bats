@@ -23,6 +23,12 @@ block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
     [[ -z ${SANITIZER-} ]] || skip "what the page's commands do runs under $SANITIZER in train_ranks*.bats and bench_comm.bats"
     need_mpi
     export MPIEXEC_ALLOW_ROOT=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    if [[ $LAUNCHER == mpiexec.hydra ]]; then # MPICH's mpirun, which may have another name beside Open MPI's
+        mkdir mpich
+        printf '#!/bin/bash\nfor a; do [[ $a == --oversubscribe ]] || args+=("$a"); done\nexec mpiexec.hydra "${args[@]}"\n' > mpich/mpirun
+        chmod +x mpich/mpirun
+        PATH=$PWD/mpich:$PATH
+    fi
     block 1
     assert_equal "$(jq -s 'map(.ranks) == [2, 2, 2]' log.jsonl)" true
     block 2
@@ -32,7 +38,8 @@ block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
     llm-infer -q -m apart.llm -n 1 a
     block 5
     mkdir stand-ins
-    printf '#!/bin/bash\n[[ $1 == --mpi=pmix ]] || exit 9\nshift\nexec mpirun --oversubscribe -n 2 "$@"\n' > stand-ins/srun
+    printf '#!/bin/bash\n[[ $1 == --mpi=pmix ]] || exit 9\nshift\nmpirun --oversubscribe -n 2 "$@" || s=$?\n%s\n' \
+        'exit "$((${s-0} > 0 && s < 32 ? s + 128 : ${s-0}))"' > stand-ins/srun # MPICH leaves the 128 of a signal out
     printf '#!/bin/bash\necho "$*" > told\n' > stand-ins/scontrol
     chmod +x stand-ins/*
     PATH="$PWD/stand-ins:$PATH" SLURM_JOB_ID=7 bash train.sbatch 2> err &

@@ -65,6 +65,8 @@ setup() {
 }
 
 @test "data and models that do not serve are one line" {
+    refused 69 "--objective mlm: expected an encoder, found an encoder-decoder (t5)" llm-train -q "${shape[@]}" -T "$F/tok.json" --objective mlm \
+        -o m.llm "$F/data.tok"
     run -69 --separate-stderr llm-train -q -c tiny -T "$F/tok.json" --objective seq2seq -o m.llm "$F/data.tok"
     assert_equal "$stderr" "llm-train: --objective seq2seq: expected an encoder-decoder, found another model (llama)"
     run -69 --separate-stderr llm-train -q "${shape[@]}" -T "$F/tok.json" -o m.llm "$F/data.tok"

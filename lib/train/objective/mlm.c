@@ -8,7 +8,8 @@ static int check(const struct llm_model *m, struct llm_err *e)
 {
     const struct llm_config *c = &m->config;
     if (!c->bidirectional) {
-        return llm_fail(e, EX_UNAVAILABLE, "expected an encoder, found a model that predicts the next token (%s)", c->model_type);
+        return llm_fail(e, EX_UNAVAILABLE, "expected an encoder, found %s (%s)",
+                        c->num_encoder_layers > 0 ? "an encoder-decoder" : "a model that predicts the next token", c->model_type);
     }
     if (!c->head_transform && !c->use_bidirectional_attention) {
         return llm_fail(e, EX_UNAVAILABLE, "expected an encoder with a masked-token head, found one without (%s)", c->model_type);
