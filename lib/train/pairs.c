@@ -133,6 +133,34 @@ static int add_pair(struct llm_lines *l, const json_t *prompt, const json_t *con
     return got < 0 ? -1 : 0;
 }
 
+/* Bytes of the prompt of two texts without one: what both begin with, without a space at its end, which is the replies' (as TRL divides them). Each
+ * reply has a character at least. */
+static size_t shared(const json_t *a, const json_t *b)
+{
+    const char *p = json_string_value(a), *q = json_string_value(b);
+    size_t n = 0, max = json_string_length(a) < json_string_length(b) ? json_string_length(a) : json_string_length(b);
+    while (n < max && p[n] == q[n]) n++;
+    const bool differ = n < max;
+    n -= !differ && n > 0;
+    while (n > 0 && ((unsigned char)p[n] & 0xC0) == 0x80) n--; /* not within a character */
+    return n > 0 && differ && p[n - 1] == ' ' ? n - 1 : n;
+}
+
+/* A pair of texts without a prompt. 0 or -1. */
+static int divide(struct llm_lines *l, const json_t *const text[2], const json_t *line, struct llm_err *e)
+{
+    const size_t n = shared(text[0], text[1]);
+    if (n == 0) return llm_fail(e, EX_DATAERR, "expected 'prompt', or texts that begin alike, found neither");
+    json_t *prompt = json_stringn(json_string_value(text[0]), n), *reply[2];
+    for (int i = 0; i < 2; i++) reply[i] = json_stringn(json_string_value(text[i]) + n, json_string_length(text[i]) - n);
+    const json_t *const parts[2] = {reply[0], reply[1]};
+    int status = prompt && reply[0] && reply[1] ? add_pair(l, prompt, parts, true, line, e) : llm_no_memory(e, "a pair");
+    json_decref(prompt);
+    json_decref(reply[0]);
+    json_decref(reply[1]);
+    return status;
+}
+
 int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e)
 {
     static const char *const names[2][2] = {{"chosen", "rejected"}, {"chosen_messages", "rejected_messages"}};
@@ -142,6 +170,7 @@ int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e)
         if (!reply[i]) reply[i] = json_object_get(line, names[1][i]);
         if (!reply[i]) return llm_fail(e, EX_DATAERR, "expected '%s', found none", names[0][i]);
     }
+    if (!prompt && json_is_string(reply[0]) && json_is_string(reply[1])) return divide(l, reply, line, e);
     if (!prompt && (json_is_string(reply[0]) || json_is_string(reply[1]))) return llm_fail(e, EX_DATAERR, "expected 'prompt', found none");
     return add_pair(l, prompt, reply, true, line, e);
 }

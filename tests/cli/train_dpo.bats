@@ -167,11 +167,35 @@ setup() {
     same_when_resumed 3 "${new[@]}" -b 4 --val .2 --eval-every 2 pairs.jsonl
 }
 
+@test "texts without a prompt are divided where they begin to differ" {
+    divided() { # CHOSEN REJECTED PROMPT CHOSEN REJECTED
+        jq -nc '$ARGS.positional | {chosen: .[0], rejected: .[1]}' --args "${@:1:2}" > whole.jsonl
+        jq -nc '$ARGS.positional | {prompt: .[0], chosen: .[1], rejected: .[2]}' --args "${@:3}" > parts.jsonl
+        for objective in "dpo --loss simpo" reward; do
+            for f in whole parts; do
+                rm -f log
+                # shellcheck disable=SC2086
+                llm-train -q -c tiny -T "$F/tok.json" -l 64 --set num_hidden_layers=1 --objective $objective -n 2 -b 1 --log log -o x.llm $f.jsonl
+                jq -c '[.loss, .logps_chosen, .logps_rejected]' log > $f.log
+            done
+            cmp whole.log parts.log || fail "$objective: $*"
+        done
+    }
+    divided 'tea? yes please' 'tea? no' 'tea?' ' yes please' ' no'
+    divided $'\n\nHuman: tea?\n\nAssistant: Sure.' $'\n\nHuman: tea?\n\nAssistant: Never.' $'\n\nHuman: tea?\n\nAssistant:' ' Sure.' ' Never.'
+    divided 'tea?yes' 'tea?no' 'tea?' yes no
+    divided cafés cafès caf és ès
+    divided 'tea? yes please' 'tea? yes' 'tea? ye' 's please' 's'
+    divided 'same' 'same' 'sam' e e
+}
+
 @test "what cannot be is one line" {
     one() { run "-$1" --separate-stderr "${@:2}"; assert_equal "$(wc -l <<< "$stderr")" "$([[ $1 == 2 ]] && echo 2 || echo 1)"; }
     one 65 "${new[@]}" -o x.llm <(echo '{"prompt": "a", "rejected": "b"}')
     [[ $stderr == *": line 1: expected 'chosen', found none" ]]
     one 65 "${new[@]}" -o x.llm <(echo '{"chosen": "a", "rejected": "b"}')
+    [[ $stderr == *": line 1: expected 'prompt', or texts that begin alike, found neither" ]]
+    one 65 "${new[@]}" -o x.llm <(echo '{"chosen": "a", "rejected": [{"role": "assistant", "content": "b"}]}')
     [[ $stderr == *": line 1: expected 'prompt', found none" ]]
     one 65 "${new[@]}" --strict -o x.llm <(jq -nc '{prompt: "a", chosen: ("b" * 99), rejected: "c"}')
     [[ $stderr == *": line 1: expected at most 64 tokens (--context), found 101" ]]
