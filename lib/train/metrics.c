@@ -11,7 +11,7 @@
 #include "cpu/pool.h"
 #include "train/log_place.h"
 
-/* Operations a second of the fastest of at most eight products of n x n by n x n: two in a row that are no faster than those before end it, as every
+/* Operations a second of the fastest of at most ten products of n x n by n x n: three in a row that are no faster than those before end it, as every
    run that writes a log waits for this. 0 when there is no memory. */
 static double product_rate(int64_t n, enum llm_compute compute)
 {
@@ -25,7 +25,7 @@ static double product_rate(int64_t n, enum llm_compute compute)
     struct llm_weight w = {.data = memory, .dtype = LLM_F32, .n = n, .k = n};
     const struct llm_matmul a = {.m = n, .x = memory + area, .ldx = n, .y = memory + 2 * area, .ldy = n, .compute = compute};
     if (llm_weight_pack(&w, compute, false, &e) == 0) {
-        for (int i = 0; i < 8 && no_faster < 2; i++) {
+        for (int i = 0; i < 10 && no_faster < 3; i++) {
             double started = llm_now();
             if (llm_matmul(&a, &w, &e) < 0) break;
             double rate = 2.0 * (double)n * (double)n * (double)n / (llm_now() - started);
