@@ -168,7 +168,7 @@ static int put(struct llm_table *t, struct row *r, size_t n, uint64_t seed, stru
 
 /* ---- command lines ---- */
 
-/* sh -c 'exec "$0" "$@" AGAINST' PROGRAM speed --OPTION…: the shell splits AGAINST as it splits what is typed. */
+/* sh -c 'LLM_BENCH_SIDE=1 exec "$0" "$@" AGAINST' PROGRAM speed --OPTION…: the shell splits AGAINST as it splits what is typed. */
 static char **command(const struct bench_pairs *p, bool against, struct llm_err *e)
 {
     const struct llm_given *given;
@@ -177,7 +177,7 @@ static char **command(const struct bench_pairs *p, bool against, struct llm_err 
     struct llm_buf script = {0};
     if (!argv) return NULL;
     const char *program = against && p->against_program ? p->against_program : p->program;
-    int bad = llm_buf_printf(&script, e, "exec \"$0\" \"$@\" %s", against && p->against ? p->against : "");
+    int bad = llm_buf_printf(&script, e, BENCH_SIDE "=1 exec \"$0\" \"$@\" %s", against && p->against ? p->against : "");
     argv[at++] = strdup("sh");
     argv[at++] = strdup("-c");
     argv[at++] = script.p;

@@ -4,6 +4,9 @@
 
 #include "bin/bench/bench.h"
 
+/* In the environment of a side: of several -m the last counts, which may be one that AGAINST puts after this command line's. */
+#define BENCH_SIDE "LLM_BENCH_SIDE"
+
 struct bench_pairs {
     const char *program;         /* this one: a path, or a name that the shell finds */
     const char *against;         /* further words of the other side's command line; NULL: none */

@@ -1,6 +1,7 @@
 /* llm-bench speed: prefill and decoding of a model, as shares of what the machine can do. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/signals.h"
 #include "base/clock.h"
@@ -13,8 +14,8 @@
 
 struct args {
     struct llm_common common;
-    const char *model, *config, *prompt, *generate, *depth, *sequences, *against, *against_program;
-    struct llm_strs set;
+    const char *config, *prompt, *generate, *depth, *sequences, *against, *against_program;
+    struct llm_strs models, set;
     int64_t runs, batch;
     const char *cache;
     int type, precision, parts;
@@ -23,7 +24,7 @@ struct args {
 enum { UNSET = -1, MAX_NUMBERS = 16, MIN_PAIRS = 6 /* with fewer, even ratios that are all above 1 show nothing at 95% */ };
 
 static const struct llm_opt options[] = {
-    {'m', "model", "MODEL", "the model", LLM_INPUT, AT(model), 0, 0, NULL},
+    {'m', "model", "MODEL", "the model; may be given several times", LLM_INPUTS, AT(models), 0, 0, NULL},
     {'c', "config", "CONFIG", "in place of -m: a preset or a config.json, with random weights", LLM_STR, AT(config), 0, 0, NULL},
     {0, "set", "KEY=VALUE", "set a key of the configuration of -c; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
     {'t', "type", "TYPE", "convert the weights to this type before measuring: %w [as they are; with -c: bf16]", LLM_CHOICE, AT(type), 0, 0, NULL},
@@ -49,6 +50,7 @@ const struct llm_cli bench_speed_cli = {
     .examples = "llm-bench speed -m model.llm\n"
                 "llm-bench speed -c smollm -t q8_0 -p 512 -n 128 -d 0,1024\n"
                 "llm-bench speed --json -m model.llm -r 10\n"
+                "llm-bench speed -m a.gguf -m b.gguf\n"
                 "llm-bench speed -m a.gguf --against '-m b.gguf' -r 11",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
@@ -66,15 +68,16 @@ static int say_nothing(void *arg, const struct llm_quant_report *r, struct llm_e
     return 0;
 }
 
-static struct llm_model *load(const struct args *a, struct llm_err *e)
+/* The model in the file `path`, or that of -c. */
+static struct llm_model *load(const struct args *a, const char *path, struct llm_err *e)
 {
     struct llm_strs none = {0};
     struct llm_quant_plan plan = {.only = &none, .except = &none};
     struct llm_config c;
     struct llm_model *m = NULL;
     int type = a->type;
-    if (a->model) {
-        m = llm_model_load(a->model, e);
+    if (path) {
+        m = llm_model_load(path, e);
     } else if (bench_config(&c, a->config, &a->set, e) == 0) {
         m = llm_model_create(&c, 1, e);
         if (type == UNSET) type = 2;
@@ -92,7 +95,7 @@ static struct llm_model *load(const struct args *a, struct llm_err *e)
 
 struct test { int64_t prompt, generate, depth, sequences; };
 
-static void put(struct llm_table *t, const struct args *a, const struct llm_model *m, const struct test *test, const struct llm_speed *s)
+static void put(struct llm_table *t, const char *of, const struct llm_model *m, const struct test *test, const struct llm_speed *s)
 {
     char name[80];
     double bytes = 0;
@@ -104,7 +107,7 @@ static void put(struct llm_table *t, const struct args *a, const struct llm_mode
     snprintf(name, sizeof name, test->prompt ? "pp%" PRId64 : "tg%" PRId64, test->prompt ? test->prompt : test->generate);
     if (test->sequences > 1) snprintf(name + strlen(name), sizeof name - strlen(name), " x %" PRId64, test->sequences);
     if (test->depth) snprintf(name + strlen(name), sizeof name - strlen(name), " @ d%" PRId64, test->depth);
-    llm_table_text(t, a->model ? a->model : a->config);
+    llm_table_text(t, of);
     llm_table_count(t, llm_model_params(&m->config));
     llm_table_count(t, bytes);
     llm_table_text(t, llm_dtypes[type].name);
@@ -117,8 +120,8 @@ static void put(struct llm_table *t, const struct args *a, const struct llm_mode
     llm_table_number(t, s->share, 3);
 }
 
-/* Each test has an engine of its own, whose context is as long as the test needs. Returns 0, 1 if a signal was caught, or -1. */
-static int run_test(struct llm_table *t, const struct args *a, struct llm_model *m, const struct test *test, struct llm_err *e)
+/* Each test has an engine of its own, whose context is as long as the test needs. `of`: the name of the model. 0, 1 if a signal was caught, or -1. */
+static int run_test(struct llm_table *t, const struct args *a, const char *of, struct llm_model *m, const struct test *test, struct llm_err *e)
 {
     struct llm_engine g = {0};
     struct llm_engine_options o = {.compute = (enum llm_compute)a->precision, .batch = a->batch,
@@ -131,7 +134,7 @@ static int run_test(struct llm_table *t, const struct args *a, struct llm_model 
                  : test->sequences > 1 ? llm_speed_together(&g, test->sequences, test->depth, test->generate, a->runs, &s, e)
                                        : llm_speed_generate(&g, test->depth, test->generate, a->runs, &s, e);
     }
-    if (status == 0) put(t, a, m, test, &s);
+    if (status == 0) put(t, of, m, test, &s);
     llm_engine_release(&g);
     return status;
 }
@@ -183,8 +186,48 @@ static int compare(const struct args *a, struct llm_err *e)
     const struct bench_pairs p = {.program = bench_program, .against = a->against, .against_program = a->against_program, .pairs = a->runs,
                                   .own = "against|against-program|runs|output|json|format|quiet|verbose"};
     if (a->runs < MIN_PAIRS) llm_usage(&bench_speed_cli, "--against: expected at least %d pairs (-r), found %lld", MIN_PAIRS, (long long)a->runs);
-    if (a->model && strcmp(a->model, "-") == 0) llm_usage(&bench_speed_cli, "--against: both sides read the model: expected a file, found -");
+    if (a->models.n > 1) llm_usage(&bench_speed_cli, "--against: expected one -m, found %zu", a->models.n);
+    if (a->models.n && strcmp(a->models.v[0], "-") == 0)
+        llm_usage(&bench_speed_cli, "--against: both sides read the model: expected a file, found -");
     return llm_output_try(a->common.output, false, e) < 0 ? -1 : bench_pairs(&p, &a->common, e);
+}
+
+/* The numbers of the tests. */
+struct numbers { int64_t prompts[MAX_NUMBERS], generates[MAX_NUMBERS], depths[MAX_NUMBERS], together[MAX_NUMBERS]; size_t p, n, d, s; };
+
+static void read_numbers(struct numbers *x, const struct args *a)
+{
+    bool any = false;
+    x->p = llm_cli_numbers(&bench_speed_cli, "prompt", a->prompt, 0, 1 << 24, x->prompts, MAX_NUMBERS);
+    x->n = llm_cli_numbers(&bench_speed_cli, "generate", a->generate, 0, 1 << 24, x->generates, MAX_NUMBERS);
+    x->d = llm_cli_numbers(&bench_speed_cli, "depth", a->depth, 0, 1 << 24, x->depths, MAX_NUMBERS);
+    x->s = llm_cli_numbers(&bench_speed_cli, "sequences", a->sequences, 1, a->batch, x->together, MAX_NUMBERS);
+    for (size_t i = 0; i < x->p + x->n; i++) any = any || (i < x->p ? x->prompts[i] : x->generates[i - x->p]) > 0;
+    if (!any) llm_usage(&bench_speed_cli, "expected a test: a number above 0 for one of -p and -n");
+}
+
+/* All tests of one model: the file `path`, or that of -c. `began`: when the program did. 0, 1, -1. */
+static int run_model(struct llm_table *t, struct llm_table *parts, const struct args *a, const char *path, const struct numbers *x, double began,
+                     struct llm_err *e)
+{
+    const double loading = llm_now();
+    const struct test first = {.prompt = x->prompts[0], .generate = x->generates[0]};
+    struct llm_model *m = load(a, path, e);
+    int status = m ? 0 : -1;
+    if (a->parts && status == 0) status = run_parts(parts, a, m, &first, began, llm_now() - loading, e);
+    for (size_t d = 0; d < x->d && status == 0; d++) {
+        for (size_t i = 0; i < x->p + x->n && status == 0; i++) {
+            struct test test = {.depth = x->depths[d]};
+            if (i < x->p) test.prompt = x->prompts[i];
+            else test.generate = x->generates[i - x->p];
+            for (size_t s = 0; s < (test.prompt ? 1 : x->s) && (test.prompt || test.generate) && status == 0; s++) {
+                test.sequences = x->together[s];
+                status = run_test(t, a, path ? path : a->config, m, &test, e);
+            }
+        }
+    }
+    llm_model_destroy(m);
+    return status;
 }
 
 int bench_speed(int argc, char **argv, struct llm_err *e)
@@ -195,44 +238,28 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     answer_llama_bench(argc, argv);
     int rest = llm_cli_parse(&bench_speed_cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
-    int64_t prompts[MAX_NUMBERS], generates[MAX_NUMBERS], depths[MAX_NUMBERS], together[MAX_NUMBERS];
+    struct numbers numbers;
+    int inputs = 0;
     struct llm_table t, parts, *tables[] = {&t, &parts};
     bench_check_cache(&bench_speed_cli, a.cache);
+    if (getenv(BENCH_SIDE) && a.models.n > 1) a.models = (struct llm_strs){a.models.v + a.models.n - 1, 1};
     if (rest < argc) llm_usage(&bench_speed_cli, "expected no operand, found '%s'", argv[rest]);
-    if (!a.model == !a.config) llm_usage(&bench_speed_cli, "expected a model: one of -m and -c");
+    if (!a.models.n == !a.config) llm_usage(&bench_speed_cli, "expected a model: one of -m and -c");
+    for (size_t i = 0; i < a.models.n; i++) inputs += strcmp(a.models.v[i], "-") == 0;
+    if (inputs > 1) llm_usage(&bench_speed_cli, "-m: standard input cannot be two models");
     if (a.set.n && !a.config) llm_usage(&bench_speed_cli, "--set goes with -c");
-    size_t n_prompts = llm_cli_numbers(&bench_speed_cli, "prompt", a.prompt, 0, 1 << 24, prompts, MAX_NUMBERS);
-    size_t n_generates = llm_cli_numbers(&bench_speed_cli, "generate", a.generate, 0, 1 << 24, generates, MAX_NUMBERS);
-    size_t n_depths = llm_cli_numbers(&bench_speed_cli, "depth", a.depth, 0, 1 << 24, depths, MAX_NUMBERS);
-    size_t n_together = llm_cli_numbers(&bench_speed_cli, "sequences", a.sequences, 1, a.batch, together, MAX_NUMBERS);
-    bool any = false;
-    for (size_t i = 0; i < n_prompts + n_generates; i++) any = any || (i < n_prompts ? prompts[i] : generates[i - n_prompts]) > 0;
-    if (!any) llm_usage(&bench_speed_cli, "expected a test: a number above 0 for one of -p and -n");
+    if (a.parts && a.models.n > 1) llm_usage(&bench_speed_cli, "--parts times a program's start: expected one -m, found %zu", a.models.n);
+    read_numbers(&numbers, &a);
     const bool pairs = a.against || a.against_program;
     if (a.runs == 0) a.runs = pairs ? 7 : 5;
     if (pairs) return compare(&a, e);
     if (bench_begin(&a.common, e) < 0) return -1;
     llm_signals_catch();
-    const double loading = llm_now();
-    struct llm_model *m = load(&a, e);
-    const double loaded = llm_now() - loading;
-    int status = m ? 0 : -1;
     llm_table_init(&t, columns);
     llm_table_init(&parts, part_columns);
-    const struct test first = {.prompt = prompts[0], .generate = generates[0]};
-    if (a.parts && status == 0) status = run_parts(&parts, &a, m, &first, began, loaded, e);
-    for (size_t d = 0; d < n_depths && status == 0; d++) {
-        for (size_t i = 0; i < n_prompts + n_generates && status == 0; i++) {
-            struct test test = {.depth = depths[d]};
-            if (i < n_prompts) test.prompt = prompts[i];
-            else test.generate = generates[i - n_prompts];
-            for (size_t s = 0; s < (test.prompt ? 1 : n_together) && (test.prompt || test.generate) && status == 0; s++) {
-                test.sequences = together[s];
-                status = run_test(&t, &a, m, &test, e);
-            }
-        }
-    }
-    llm_model_destroy(m);
+    int status = 0;
+    for (size_t i = 0; i < (a.config ? 1 : a.models.n) && status == 0; i++)
+        status = run_model(&t, &parts, &a, a.config ? NULL : a.models.v[i], &numbers, began, e);
     llm_pool_stop();
     llm_signal_die();
     if (status == 0 && a.parts) return bench_print(&a.common, tables, 2, e);

@@ -29,6 +29,22 @@ END
     assert_equal "$(jq -c '[.test, .unit, .against, .pairs, .replicates]' <<< "$output")" '["pp4","tokens/s",5,6,2000]'
 }
 
+@test "several -m: each model's tests in turn, in one table; of a side the one that --against names" {
+    cp -r "$M" b
+    llm-bench speed -qm "$M" -m b -p 4,8 -n 0 -r 1 > t
+    assert_equal "$(cut -f 1,7 t | tail -n +2)" "$(printf '%s\t%s\n' "$M" pp4 "$M" pp8 b pp4 b pp8)"
+    run -66 llm-bench speed -qm "$M" -p 4 -n 0 --against '-m absent'
+    assert_output --partial 'absent: No such file or directory'
+    run -0 llm-bench speed -qm b -p 4 -n 0 -r 6 --against "-m '$M'" --json
+    jq -e '.pairs == 6' <<< "$output"
+    for wrong in "--against -jq" --parts; do
+        run -2 llm-bench speed -qm "$M" -m b -p 4 -n 0 $wrong
+        assert_output --partial 'expected one -m, found 2'
+    done
+    run -2 llm-bench speed -qm - -m - -p 4 -n 0 < "$M/model.safetensors"
+    assert_output --partial 'standard input'
+}
+
 @test "the order within pairs alternates; the ratio is the median over the pairs" {
     for side in A B; do
         cat > $side << 'END'
