@@ -117,6 +117,8 @@ static int take_object(struct llm_index_rows *r, json_t *o, enum llm_rows_as as,
 {
     const json_t *v = json_object_get(o, "embedding"), *text = json_object_get(o, "text");
     const bool wanted = has_vectors(as);
+    const char *error = json_string_value(json_object_get(o, "error")); /* what llm-infer writes for a text that it cannot embed */
+    if (wanted && !v && error) return llm_fail(e, EX_DATAERR, "expected \"embedding\" (a list of numbers), found an error: %.200s", error);
     if (wanted && !json_is_array(v)) {
         return llm_fail(e, EX_DATAERR, "expected \"embedding\" (a list of numbers)%s",
                         as == LLM_ROWS_STORED ? ", which rows do without in an index of words alone (--vectors none)" : "");

@@ -141,6 +141,7 @@ rows() {
 65|{"id": "", "embedding": [1, 2, 3]}|"id": expected 1 to 4096 bytes without NUL
 65|{"embedding": [1, 2, 3]}|expected "id"
 65|{"id": "z"}|expected "embedding" (a list of numbers), which rows do without in an index of words alone (--vectors none)
+65|{"id": "z", "error": "prompt: expected fewer"}|line 1: expected "embedding" (a list of numbers), found an error: prompt: expected fewer
 65|[1]|expected an object
 65|{"id": "z", "embedding": [1, 2, 3], "text": 5}|"text": expected a string
 END
