@@ -4,6 +4,7 @@
 #include "bin/infer/sight.h"
 #include "bin/infer/sources.h"
 #include "model/weights/lora.h"
+#include "token/chat/tools.h"
 
 int chat_open(struct session *s, struct llm_err *e)
 {
@@ -57,6 +58,7 @@ int chat_encode(const struct session *s, const json_t *messages, const json_t *t
                                                                                                       : check_parts(s, messages, e);
     json_t *all = status == 0 ? sources_put(s, messages, e) : NULL;
     if (status == 0) status = all ? llm_chat_render(c->found.template, all, tools, &o, &text, NULL, e) : -1;
+    if (status == 0 && !begun) begun = llm_tool_no_call(c->found.text, text.p ? text.p : "", text.n);
     if (status == 0) status = llm_buf_put(&text, begun, strlen(begun), e);
     if (status == 0) status = llm_encode(s->model->tokenizer, text.p, text.n, LLM_ENCODE_SPECIAL, ids, n_ids, e);
     llm_buf_release(&text);

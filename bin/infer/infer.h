@@ -219,8 +219,8 @@ void constraints_release(struct session *s);
 /* Finds the template and what ends a turn, unless that is done. */
 int chat_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void chat_release(struct session *s);
-/* Tokens of a conversation up to where the assistant speaks next, and of `begun`, with which it begins. messages: an array; tools: an array or NULL.
- * given: variables of the template, an object or NULL. *ids is malloced. */
+/* Tokens of a conversation up to where the assistant speaks next, and of `begun`, with which it begins (NULL: as what is no call of a tool begins).
+ * messages: an array; tools: an array or NULL. given: variables of the template, an object or NULL. *ids is malloced. */
 int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, const json_t *given, const char *begun, int32_t **ids,
                 size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -270,7 +270,8 @@ static int take_messages(struct run *r, struct line *l, size_t *n, struct llm_er
     const json_t *variables = json_object_get(l->object, "chat_template_kwargs");
     if (json_is_null(variables)) variables = NULL;
     if (variables && !json_is_object(variables)) return llm_fail(e, EX_DATAERR, "\"chat_template_kwargs\": expected an object");
-    if (chat_encode(r->s, messages, l->tools.list, variables, l->tools.mark, &l->ids, n, e) < 0 || take_pictures(r, l, messages, n, e) < 0) return -1;
+    const char *begun = l->tools.form ? l->tools.mark : NULL;
+    if (chat_encode(r->s, messages, l->tools.list, variables, begun, &l->ids, n, e) < 0 || take_pictures(r, l, messages, n, e) < 0) return -1;
     json_object_del(l->object, "messages");
     json_object_del(l->object, "chat_template_kwargs");
     return 0;

@@ -184,7 +184,7 @@ static int encode_all(struct talk *t, struct llm_err *e)
     struct llm_picture_paths p = {0};
     struct sight before = t->pictures; /* released after the same pictures are held again */
     t->pictures = (struct sight){0};
-    int status = chat_encode(t->s, t->messages, NULL, NULL, "", &t->ids, &t->n_ids, e);
+    int status = chat_encode(t->s, t->messages, NULL, NULL, NULL, &t->ids, &t->n_ids, e);
     if (status == 0 && sight_is(t->s)) status = llm_picture_paths_messages(t->messages, &(struct llm_picture_paths){0}, &p, e);
     if (status == 0) status = sight_put(t->s, &(struct llm_strs){p.v, p.n}, &t->pictures, &t->ids, &t->n_ids, e);
     sight_release(&before);

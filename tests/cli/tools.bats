@@ -84,7 +84,17 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
     mark $'now\n{}' false
     line '{"logit_bias": {"299": 100}, "tokens": 1}' | ask functionary32.jinja |
         jq -e '.finish_reason == "tool_calls" and .message.content == null and (.message.tool_calls | length == 1 and .[0].function == {name: "now", arguments: "{}"})'
+    # without tools, or where none may be called, the prompt says that the answer is for all
+    mark $'all\n' false
+    local plain='{"messages": [{"role": "user", "content": "Weather?"}], "tokens": 4}'
+    ask functionary32.jinja <<< "$plain" > got
+    line '{"tool_choice": "none", "tokens": 4}' | ask functionary32.jinja | cmp - got
+    printf '%s' "{% for m in messages %}{{ '>>>all\n' + m.content }}{% endfor %}{{ '>>>all\n' }}" > all.jinja
+    ask all.jinja <<< "$plain" | cmp - got
+    llm-infer -m m -q --chat --chat-template functionary32.jinja -n 4 'Weather?' > got
+    llm-infer -m m -q --chat --chat-template all.jinja -n 4 'Weather?' | cmp - got
     # one that is demanded and cut is a text, without a second mark
+    mark $'now\n{}' false
     line '{"tool_choice": "required", "tokens": 1}' | ask functionary32.jinja | jq -e '.message.content | startswith(">>>") | not'
 }
 

@@ -137,6 +137,13 @@ static int take_calls(struct rest r, const struct llm_tool_form *f, json_t *call
     }
 }
 
+const char *llm_tool_no_call(const char *template_text, const char *prompt, size_t n)
+{
+    const struct llm_tool_form *f = llm_tool_form_find(template_text);
+    const size_t k = f ? strlen(f->begin) : 0;
+    return f && f->talk && n >= k && memcmp(prompt + n - k, f->begin, k) == 0 ? f->talk : "";
+}
+
 size_t llm_tool_talk(const struct llm_tool_form *f, const char *text, size_t n)
 {
     const size_t k = f->talk ? strlen(f->talk) : 0;

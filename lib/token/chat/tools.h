@@ -24,6 +24,9 @@ extern const struct llm_tool_form llm_tool_forms[];
 /* The form of a template's calls. NULL: it shows none that is known. */
 const struct llm_tool_form *llm_tool_form_find(const char *template_text);
 
+/* What follows a prompt of the template whose answer is to be no call: the form's `talk` if the prompt ends in `begin`, else "". */
+const char *llm_tool_no_call(const char *template_text, const char *prompt, size_t n);
+
 /* How many bytes at the beginning of an answer say only that what follows is no call. */
 size_t llm_tool_talk(const struct llm_tool_form *f, const char *text, size_t n);
 /* Reads the calls in a text; special tokens must be in it as they are written. `begun`: the text begins after `open` and `begin`. *calls: an array of
