@@ -69,6 +69,9 @@ static void replace_large(char *text, size_t n)
 
 json_t *llm_json_parse_python(char *text, size_t n, struct llm_err *e)
 {
+    struct llm_err strict;
+    json_t *v = llm_json_parse(text, n, &strict); /* nearly every text; only others are rewritten */
+    if (v) return v;
     replace_large(text, n);
     return llm_json_parse(text, n, e);
 }

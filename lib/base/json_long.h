@@ -15,8 +15,8 @@ struct llm_json_long {
     size_t n_mark;
 };
 
-/* As llm_json_parse, errors included, but `text` is changed and must outlive the result: long strings are decoded in place. NULL: see `e`. Own:
- * json_decref. Each call invalidates the result of the one before. */
+/* As llm_json_parse_python, errors included, but `text` must outlive the result: long strings are decoded in place. NULL: see `e`. Own: json_decref.
+ * Each call invalidates the result of the one before. */
 json_t *llm_json_long_parse(struct llm_json_long *l, char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The content of a string of the last result, n bytes, whether it is long or not; NULL if `v` is not a string. l NULL: the result is
  * llm_json_parse's. */

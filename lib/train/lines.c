@@ -63,7 +63,7 @@ static int parse_line(const struct llm_buf *line, int64_t number, llm_line_take 
     size_t blank = 0;
     while (blank < line->n && strchr(" \t\r\n", line->p[blank]) && line->p[blank]) blank++;
     if (blank == line->n) return 0;
-    json_t *j = llm_json_parse(line->p, line->n, e);
+    json_t *j = llm_json_parse_python(line->p, line->n, e);
     if (!j) return -1;
     int got = take(arg, j, number, e);
     json_decref(j);

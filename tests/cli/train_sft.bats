@@ -53,6 +53,11 @@ d<|im_end|>
 a<|im_end|>
 <|im_start|>assistant
 ]e<|im_end|>"
+    # other members may be numbers that C has no integers for
+    sed 's/{"prompt"/{"hash": 18446744073709551615, "prompt"/' c.jsonl > hash.jsonl
+    run ! cmp -s c.jsonl hash.jsonl
+    run -0 "${new[@]}" -l 200 --show 1 c.jsonl
+    "${new[@]}" -l 200 --show 1 hash.jsonl | cmp - <(printf '%s\n' "$output")
     # messages go before them; a prompt alone is no conversation
     jq -nc '{prompt: "x", completion: "y", messages: [{role: "user", content: "a"}, {role: "assistant", content: "e"}]}' > c.jsonl
     run -0 "${new[@]}" -l 200 --show 1 c.jsonl
