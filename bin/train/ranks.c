@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/buf.h"
@@ -12,21 +13,30 @@
 #include "cpu/pool.h"
 
 static int errors = -1; /* standard error of a rank that keeps silent */
+static int unspoken = -1; /* a file in memory: what it would have said */
+static int silent_rank;
 
-/* A rank that ends silently, on a command line that is wrong for all, leaves the first rank the time to say so before the launcher ends the job. */
+/* A rank that ends silently, on a command line that is wrong for all, leaves the first rank the time to say so, upon which the launcher ends the job.
+ * If the job still stands after 3 seconds, the command line was wrong for this rank alone, which then says so. */
 static void wait_silently(void)
 {
-    if (errors >= 0) nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    static const char program[] = "llm-train: ";
+    char text[4096], host[256] = "";
+    if (errors < 0) return;
+    const ssize_t n = pread(unspoken, text, sizeof text, 0);
+    nanosleep(&(struct timespec){.tv_sec = n > 0 ? 3 : 0, .tv_nsec = n > 0 ? 0 : 500000000}, NULL);
+    const size_t skipped = n > 0 && strncmp(text, program, sizeof program - 1) == 0 ? sizeof program - 1 : 0;
+    if (n > 0) gethostname(host, sizeof host - 1);
+    if (n > 0) dprintf(errors, "%srank %d (%s): %.*s", program, silent_rank, host, (int)n - (int)skipped, text + skipped);
 }
 
 void llm_ranks_hush(void)
 {
     struct llm_err e;
-    int n, rank, nowhere;
-    if (llm_comm_launched(&n, &rank, &e) < 0 || rank == 0 || (nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC)) < 0) return;
+    int n;
+    if (llm_comm_launched(&n, &silent_rank, &e) < 0 || silent_rank == 0 || (unspoken = memfd_create("unspoken", MFD_CLOEXEC)) < 0) return;
     errors = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    dup2(nowhere, STDERR_FILENO);
-    close(nowhere);
+    dup2(unspoken, STDERR_FILENO);
     atexit(wait_silently);
 }
 
@@ -35,7 +45,8 @@ void llm_ranks_speak(void)
     if (errors < 0) return;
     dup2(errors, STDERR_FILENO);
     close(errors);
-    errors = -1;
+    close(unspoken);
+    errors = unspoken = -1;
 }
 
 /* What one process does alone. NULL: the command line asks for steps. */
