@@ -24,6 +24,12 @@ static const char *one(const struct llm_cli *cli, int rest, int argc, char **arg
     return argv[rest];
 }
 
+/* A count, which has no exponent in JSON either: readers take 4e+01 for a floating-point number. */
+static void put_count(struct llm_table *t, uint64_t n)
+{
+    llm_table_printed(t, (double)n, LLM_NUMBER_INTEGER, 0);
+}
+
 static int print(struct llm_table *t, const struct llm_common *common, struct llm_err *e)
 {
     t->record = true;
@@ -41,16 +47,16 @@ int index_stat(int argc, char **argv, struct llm_err *e)
     int status = llm_pool_start(1, e) < 0 ? -1 : llm_index_open(&x, path, false, e);
     if (status == 0) {
         llm_table_init(&t, columns);
-        llm_table_count(&t, (double)x.n);
-        llm_table_count(&t, (double)x.n_deleted);
-        llm_table_count(&t, (double)x.dims);
+        put_count(&t, (uint64_t)x.n);
+        put_count(&t, (uint64_t)x.n_deleted);
+        put_count(&t, (uint64_t)x.dims);
         llm_table_text(&t, x.dims > 0 ? llm_metrics[x.metric] : NULL);
         llm_table_text(&t, llm_coarses[x.coarse]);
         llm_table_text(&t, x.plain ? "yes" : "no");
-        llm_table_count(&t, (double)x.texts.at[x.n]);
-        llm_table_count(&t, (double)x.n_words);
-        llm_table_count(&t, (double)x.postings_at[x.n_words]);
-        llm_table_count(&t, (double)x.seed);
+        put_count(&t, x.texts.at[x.n]);
+        put_count(&t, (uint64_t)x.n_words);
+        put_count(&t, x.postings_at[x.n_words]);
+        put_count(&t, (uint64_t)x.seed);
         llm_table_text(&t, x.fingerprint[0] ? x.fingerprint : NULL);
         llm_table_text(&t, x.place[0] ? x.place : NULL);
         status = print(&t, &a.common, e);
@@ -78,7 +84,7 @@ int index_check(int argc, char **argv, struct llm_err *e)
     if (status == 0 && (status = llm_index_check(&x, &c, e)) < 0) llm_in(e, "%s", x.name);
     if (status == 0) {
         llm_table_init(&t, columns);
-        llm_table_count(&t, (double)x.n);
+        put_count(&t, (uint64_t)x.n);
         put_share(&t, c.found);
         put_share(&t, c.recall);
         put_share(&t, x.has_recall ? x.recall : NAN);

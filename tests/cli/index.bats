@@ -89,6 +89,7 @@ rows() {
 @test "rows are deleted, come again, and are dropped beyond a quarter" {
     rows 40 > all.jsonl
     llm-index build --plain x.idx all.jsonl
+    [[ $(llm-index stat --json x.idx) == '{"rows":40,"deleted":0,'* && $(llm-index check --json x.idx) == '{"rows":40,'* ]]
     cp x.idx whole.idx
     llm-index search -x x.idx -k 1 <<< "$(head -n 1 all.jsonl)" | tail -n 1 | cut -f 3 > first
     llm-index delete -x x.idx "$(< first)"
