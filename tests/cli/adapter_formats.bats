@@ -108,6 +108,41 @@ kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
     jq -e '.fan_in_fan_out == false' moe-folder/adapter_config.json
 }
 
+@test "pairs of all experts of a layer (target_parameters) as PEFT has them; back as pairs of modules; in parts they are refused" {
+    golden=$ROOT/tests/golden/experts
+    of=(llm-infer -q --precision f32 --ids --score -m)
+    jq -r '.ids | join(" ")' "$golden/scores.json" > ids
+    "${of[@]}" "$golden/model" < ids | cut -f 3 > model.got
+    for a in lora down; do
+        "${of[@]}" "$golden/model" --adapter "$golden/$a" < ids | cut -f 3 > $a.got
+        llm-quantize -q -t keep --base "$golden/model" "$golden/$a" $a.llm
+        "${of[@]}" "$golden/model" --adapter $a.llm < ids | cut -f 3 | cmp - $a.got
+        llm-quantize -q -t keep $a.llm --base "$golden/model" $a.folder
+        "${of[@]}" "$golden/model" --adapter $a.folder < ids | cut -f 3 | cmp - $a.got
+        jq -e 'has("target_parameters") | not' $a.folder/adapter_config.json
+    done
+    for a in model lora down; do # logits near 4: FP32 beside double
+        jq -r ".$a[]" "$golden/scores.json" | paste - <(tail -n 15 $a.got) | awk '{ d = $1 - $2; if (d > 3e-6 || d < -3e-6) exit 1; n++ } END { exit n != 15 }'
+    done
+    cp -r "$golden/lora" half
+    renamed half layers.1.mlp.experts.lora_B.weight ''
+    run -65 "${of[@]}" "$golden/model" --adapter half < ids
+    [[ $output == *"'base_model.model.model.layers.1.mlp.experts': expected lora_A and lora_B of the 3 experts of a layer, gates with ups or downs" ]]
+    cp -r "$golden/lora" far
+    renamed far layers.1.mlp.experts.lora_B.weight layers.2.mlp.experts.lora_B.weight
+    run -65 "${of[@]}" "$golden/model" --adapter far < ids
+    cp -r "$golden/lora" alphas
+    jq '.alpha_pattern = {gate_up_proj: 3}' "$golden/lora/adapter_config.json" > alphas/adapter_config.json
+    run -69 "${of[@]}" "$golden/model" --adapter alphas < ids
+    [[ $output == *'target_parameters: expected no alpha_pattern beside it' ]]
+    cp -r "$golden/down" dora
+    jq '.use_dora = true' "$golden/down/adapter_config.json" > dora/adapter_config.json
+    run -69 "${of[@]}" "$golden/model" --adapter dora < ids
+    [[ $output == *'expected no use_dora with pairs of all experts' ]]
+    # a model without experts
+    run -65 "${of[@]}" "$tiny" --adapter "$golden/lora" <<< '1 2 3'
+}
+
 @test "GGUF stacks the experts of a layer: some without a pair, or of different ranks" {
     llm-train -q -c moe --set num_hidden_layers=1 --set hidden_size=64 --set num_local_experts=4 -T "$F/tok.json" -l 24 -n 4 -o m.llm "$F/data.tok"
     llm-train -q --init m.llm --adapter lora --rank 2 --targets '*experts.[13].*' -l 24 -b 4 -n 4 --precision f32 --lr 1e-2 -o a.llm "$F/data.tok"

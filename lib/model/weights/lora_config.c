@@ -163,7 +163,7 @@ json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, str
 /* Keys whose values other than these change what the adapter computes in a way that is not supported. */
 static const struct { const char *key, *harmless; } keys[] = {
     {"layer_replication", "[]"}, {"lora_bias", "[false]"},
-    {"use_qalora", "[false]"}, {"megatron_config", "[]"}, {"trainable_token_indices", "[]"}, {"target_parameters", "[[]]"},
+    {"use_qalora", "[false]"}, {"megatron_config", "[]"}, {"trainable_token_indices", "[]"},
     {"init_lora_weights", "[true, false, \"gaussian\", \"orthogonal\", \"eva\"]"}, /* others change the base when PEFT loads them */
     {"exclude_modules", "*"}, {"alora_invocation_tokens", "[]"}, {"arrow_config", "[]"}};
 
@@ -201,6 +201,9 @@ int llm_lora_read_config(struct llm_lora *l, const json_t *config, struct llm_er
         if (check_key(config, keys[i].key, keys[i].harmless, e) < 0) return -1;
     }
     json_t *alphas = json_object_get(config, "alpha_pattern");
+    /* Those patterns name tensors of all experts. */
+    if (json_array_size(json_object_get(config, "target_parameters")) > 0 && json_object_size(alphas) > 0)
+        return llm_fail(e, EX_UNAVAILABLE, "target_parameters: expected no alpha_pattern beside it");
     if (alphas && !json_is_null(alphas) && !json_is_object(alphas)) return llm_fail(e, EX_DATAERR, "alpha_pattern: expected an object");
     json_decref(l->alphas);
     l->alphas = json_is_object(alphas) ? json_incref(alphas) : NULL;

@@ -53,6 +53,26 @@ int llm_lora_reorder(const struct llm_model *m, const struct llm_param *p, enum 
 int llm_lora_read(struct llm_checkpoint *f, const struct llm_entry *t, int n_dims, const int64_t *shape, float *out, struct llm_err *e)
     LLM_MUST_CHECK;
 
+/* ---- lora_experts.c ---- */
+/* A pair of all experts of a layer. */
+struct llm_lora_stack {
+    const char *module;                /* [n_module], within a tensor's name */
+    size_t n_module;
+    int layer;
+    const struct llm_entry *entry[2];  /* of A and B; NULL: not found */
+    float *half[2];                    /* what they hold, while the layer's pairs are made; else NULL */
+    bool used;
+};
+struct llm_lora_experts { struct llm_lora_stack *v; size_t n; }; /* zeroed at first */
+void llm_lora_experts_release(struct llm_lora_experts *x);
+/* Takes tensor t of the file if its name is that of a half of such a pair: 1; else 0; or -1. */
+int llm_lora_experts_add(struct llm_lora_experts *x, const struct llm_header *h, const struct llm_entry *t, struct llm_err *e) LLM_MUST_CHECK;
+/* Makes the pair of p, an expert's matrix, if those of its layer have one: 1; else 0; or -1. Layers in ascending order. */
+int llm_lora_experts_pair(struct llm_lora_experts *x, struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, struct llm_param *p,
+                          struct llm_err *e) LLM_MUST_CHECK;
+/* Fails (EX_DATAERR) if one was not used. */
+int llm_lora_experts_check(const struct llm_lora_experts *x, const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
+
 /* ---- lora_gguf.c ---- */
 /* Reads the pairs of a GGUF file of type `adapter`. */
 int llm_lora_read_gguf(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e) LLM_MUST_CHECK;

@@ -37,7 +37,7 @@ static struct llm_param *find_param(const struct llm_model *m, const char *name,
 }
 
 /* What a tensor of an adapter is, by its name. */
-struct place { enum { HALF_A, HALF_B, MAGNITUDE, WHOLE, TIED, OTHER } kind; struct llm_param *param; };
+struct place { enum { HALF_A, HALF_B, MAGNITUDE, WHOLE, TIED, EXPERTS, OTHER } kind; struct llm_param *param; };
 
 /* `ties`: the head is the embedding, so that a head that is stored beside it says nothing more. */
 static struct place place_of(const struct llm_model *m, const char *name, bool ties)
@@ -81,6 +81,7 @@ struct reading {
     struct llm_checkpoint *f;
     enum llm_lora_order order;
     struct place *places;      /* [entries of the file] */
+    struct llm_lora_experts experts;
 };
 
 static const struct llm_entry *find_half(const struct reading *r, const struct llm_param *p, int kind)
@@ -155,21 +156,24 @@ static bool is_training(const char *name)
     return strncmp(name, LLM_NAME_TRAINING, strlen(LLM_NAME_TRAINING)) == 0;
 }
 
-static int read_placed(const struct reading *r, struct llm_err *e)
+static int read_placed(struct reading *r, struct llm_err *e)
 {
     const struct llm_header *h = llm_checkpoint_header(r->f);
     size_t found = 0;
     for (size_t i = 0; i < r->m->n_params; i++) { /* in the model's order */
         const struct llm_entry *a = find_half(r, &r->m->params[i], HALF_A), *w = find_half(r, &r->m->params[i], WHOLE);
         if (a && read_pair(r, &r->m->params[i], a, e) < 0) return -1;
+        if (!a && llm_lora_experts_pair(&r->experts, r->l, r->m, r->f, &r->m->params[i], e) < 0) return -1;
         if (w && read_whole(r, &r->m->params[i], w, e) < 0) return -1;
         found += (a ? r->l->dora ? 3 : 2 : 0) + (w ? 1 : 0);
     }
+    if (llm_lora_experts_check(&r->experts, r->m, e) < 0) return -1;
     for (size_t i = 0; i < h->n_entries; i++) {
         const char *name = h->entries[i].name;
-        found += is_training(name) || r->places[i].kind == TIED;
+        const bool placed = is_training(name) || r->places[i].kind == TIED || r->places[i].kind == EXPERTS;
+        found += placed;
         if (r->places[i].kind == MAGNITUDE && !r->l->dora) return llm_fail(e, EX_DATAERR, "tensor '%s': expected use_dora with it", name);
-        if (is_training(name) || r->places[i].param || r->places[i].kind == TIED) continue;
+        if (placed || r->places[i].param) continue;
         if (strstr(name, "lora_embedding_"))
             return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': expected pairs of matrices (LoRA) and whole parameters", name);
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected a part of a %s of %lld layers", name, r->m->config.model_type,
@@ -183,15 +187,19 @@ static int read_placed(const struct reading *r, struct llm_err *e)
 static int read_tensors(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, enum llm_lora_order order, bool *ties, struct llm_err *e)
 {
     const struct llm_header *h = llm_checkpoint_header(f);
-    struct reading r = {l, m, f, order, llm_calloc(h->n_entries + 1, sizeof *r.places, "an adapter", e)};
+    struct reading r = {.l = l, .m = m, .f = f, .order = order, .places = llm_calloc(h->n_entries + 1, sizeof *r.places, "an adapter", e)};
     if (!r.places) return -1;
     bool tied = false;
-    for (size_t i = 0; i < h->n_entries; i++) {
+    int got = 0;
+    for (size_t i = 0; i < h->n_entries && got >= 0; i++) {
         r.places[i] = place_of(m, h->entries[i].name, *ties && m->config.tie_word_embeddings);
         tied |= r.places[i].kind == TIED;
+        got = r.places[i].param || m->config.num_experts == 0 ? 0 : llm_lora_experts_add(&r.experts, h, &h->entries[i], e);
+        if (got > 0) r.places[i].kind = EXPERTS;
     }
     *ties = tied;
-    int got = read_placed(&r, e);
+    if (got >= 0) got = read_placed(&r, e);
+    llm_lora_experts_release(&r.experts);
     free(r.places);
     return got;
 }
