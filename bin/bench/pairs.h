@@ -4,7 +4,7 @@
 
 #include "bin/bench/bench.h"
 
-/* In the environment of a side: of several -m the last counts, which may be one that AGAINST puts after this command line's. */
+/* In the environment of a side: of two -m the second counts, which AGAINST puts after this command line's. */
 #define BENCH_SIDE "LLM_BENCH_SIDE"
 
 struct bench_pairs {

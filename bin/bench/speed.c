@@ -242,7 +242,8 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     int inputs = 0;
     struct llm_table t, parts, *tables[] = {&t, &parts};
     bench_check_cache(&bench_speed_cli, a.cache);
-    if (getenv(BENCH_SIDE) && a.models.n > 1) a.models = (struct llm_strs){a.models.v + a.models.n - 1, 1};
+    if (getenv(BENCH_SIDE) && a.models.n > 2) llm_usage(&bench_speed_cli, "--against: expected one -m");
+    if (getenv(BENCH_SIDE) && a.models.n == 2) a.models = (struct llm_strs){a.models.v + 1, 1};
     if (rest < argc) llm_usage(&bench_speed_cli, "expected no operand, found '%s'", argv[rest]);
     if (!a.models.n == !a.config) llm_usage(&bench_speed_cli, "expected a model: one of -m and -c");
     for (size_t i = 0; i < a.models.n; i++) inputs += strcmp(a.models.v[i], "-") == 0;
@@ -265,6 +266,8 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     if (status == 0 && a.parts) return bench_print(&a.common, tables, 2, e);
     llm_table_release(&parts);
     if (status == 0) return bench_print(&a.common, tables, 1, e);
-    llm_table_release(&t);
+    struct llm_err ignored; /* what was measured before the failure is printed all the same */
+    if (t.n_cells > 0) (void)!bench_print(&a.common, tables, 1, &ignored);
+    else llm_table_release(&t);
     return -1;
 }

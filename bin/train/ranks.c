@@ -16,8 +16,9 @@ static int errors = -1; /* standard error of a rank that keeps silent */
 static int unspoken = -1; /* a file in memory: what it would have said */
 static int silent_rank;
 
-/* A rank that ends silently, on a command line that is wrong for all, leaves the first rank the time to say so, upon which the launcher ends the job.
- * If the job still stands after 3 seconds, the command line was wrong for this rank alone, which then says so. */
+/* A rank that ends silently, on a command line that is wrong for all, leaves the first rank the time to say so, upon which Open MPI ends the job. If
+ * the job still stands after 3 seconds, the command line was wrong for this rank alone, or the launcher (MPICH's) lets the job stand: the rank says
+ * what is wrong. */
 static void wait_silently(void)
 {
     static const char program[] = "llm-train: ";
@@ -25,9 +26,9 @@ static void wait_silently(void)
     if (errors < 0) return;
     const ssize_t n = pread(unspoken, text, sizeof text, 0);
     nanosleep(&(struct timespec){.tv_sec = n > 0 ? 3 : 0, .tv_nsec = n > 0 ? 0 : 500000000}, NULL);
-    const size_t skipped = n > 0 && strncmp(text, program, sizeof program - 1) == 0 ? sizeof program - 1 : 0;
+    const ssize_t named = sizeof program - 1, skipped = n >= named && memcmp(text, program, (size_t)named) == 0 ? named : 0;
     if (n > 0) gethostname(host, sizeof host - 1);
-    if (n > 0) dprintf(errors, "%srank %d (%s): %.*s", program, silent_rank, host, (int)n - (int)skipped, text + skipped);
+    if (n > 0) dprintf(errors, "%srank %d (%s): %.*s", program, silent_rank, host, (int)(n - skipped), text + skipped);
 }
 
 void llm_ranks_hush(void)
@@ -66,9 +67,9 @@ static bool reads_stdin(const struct args *a, const char *const *data, size_t n_
 
 static int by_name(const void *a, const void *b)
 {
-    const struct llm_given *x = a, *y = b;
+    const struct llm_given *x = *(const struct llm_given *const *)a, *y = *(const struct llm_given *const *)b;
     const int c = strcmp(x->option->name, y->option->name);
-    return c ? c : (x > y) - (x < y);
+    return c ? c : (x > y) - (x < y); /* of several, in the order in which they were given */
 }
 
 /* Options that may differ between ranks: they change nothing that ranks exchange. */
@@ -85,7 +86,7 @@ static bool is_own(const struct llm_opt *o)
 static bool is_path(const struct llm_opt *o)
 {
     if (o->type == LLM_INPUT || o->type == LLM_INPUTS || o->type == LLM_OUTPUT) return true;
-    return strcmp(o->name, "config") == 0 || strcmp(o->name, "snapshot") == 0;
+    return strcmp(o->name, "config") == 0 || strcmp(o->name, "snapshot") == 0 || strcmp(o->name, "chat-template") == 0;
 }
 
 /* Appends the command line's options in the order of their names, as "name\0value\0": paths and flags have an empty value. */
@@ -93,13 +94,13 @@ static int put_options(struct llm_buf *b, struct llm_err *e)
 {
     const struct llm_given *given;
     const size_t n = llm_cli_given(&given);
-    struct llm_given *sorted = llm_alloc(n + 1, sizeof *sorted, "options", e);
+    const struct llm_given **sorted = llm_alloc(n + 1, sizeof *sorted, "options", e);
     int status = sorted ? 0 : -1;
-    if (sorted && n > 0) memcpy(sorted, given, n * sizeof *sorted);
+    for (size_t i = 0; sorted && i < n; i++) sorted[i] = &given[i];
     if (sorted && n > 0) qsort(sorted, n, sizeof *sorted, by_name);
     for (size_t i = 0; i < n && status == 0; i++) {
-        const struct llm_opt *o = sorted[i].option;
-        const char *value = is_path(o) || !sorted[i].value ? "" : sorted[i].value;
+        const struct llm_opt *o = sorted[i]->option;
+        const char *value = is_path(o) || !sorted[i]->value ? "" : sorted[i]->value;
         if (!is_own(o) && (llm_buf_put(b, o->name, strlen(o->name) + 1, e) < 0 || llm_buf_put(b, value, strlen(value) + 1, e) < 0)) status = -1;
     }
     free(sorted);

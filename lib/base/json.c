@@ -60,7 +60,8 @@ static void replace_large(char *text, size_t n)
             const size_t length = number_length(text + i, n - i);
             size_t digits = 0;
             while (digits < length && text[i + digits] >= '0' && text[i + digits] <= '9') digits++;
-            bool large = digits > INT64_DIGITS + 1 || (digits == INT64_DIGITS + 1 && memcmp(text + i, "9223372036854775808", digits) > 0);
+            const int beyond = digits == INT64_DIGITS + 1 ? memcmp(text + i, "9223372036854775808", digits) : 0; /* 2^63, which a minus admits */
+            bool large = digits > INT64_DIGITS + 1 || beyond > 0 || (digits == INT64_DIGITS + 1 && beyond == 0 && (i == 0 || text[i - 1] != '-'));
             if (large && digits == length && digits < MAX_DIGITS && text[i] != '0') shorten_integer(text + i, digits);
             i += length - 1;
         }

@@ -13,7 +13,7 @@ json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e) LLM_MUST_C
 /* The JSON value that a text begins with; *used: its bytes. NULL: it begins with none. Own: json_decref. */
 json_t *llm_json_parse_front(const char *text, size_t n, size_t *used) LLM_MUST_CHECK;
 /* As llm_json_parse, of what Python may have written; `text` may change. Infinity, which is no JSON, reads as LLM_JSON_INFINITY, and integers of more
- * than 64 bits as the nearest real number. */
+ * than 64 bits as real numbers of at least 15 of their digits: what must have them all may not come so (a template would write it otherwise). */
 #define LLM_JSON_INFINITY 1e308
 json_t *llm_json_parse_python(char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Reads a whole file ("-": stdin) as llm_json_parse_python does; `max` bounds its size. */

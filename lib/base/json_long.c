@@ -132,8 +132,7 @@ json_t *llm_json_long_parse(struct llm_json_long *l, char *text, size_t n, struc
     l->n_mark = 1 + (size_t)snprintf(l->mark + 1, sizeof l->mark - 1, "%llx/", (unsigned long long)(uintptr_t)l);
     if (reduce(l, text, n, e) < 0) return NULL;
     json_t *v = llm_json_parse_python(l->reduced.p, l->reduced.n, e);
-    if (!v) return l->n > 0 && e && e->status == EX_DATAERR ? llm_json_parse(text, n, e) : NULL; /* parse the original for the line and column of the
-                                                                                                  * message */
+    if (!v) return l->n > 0 && e && e->status == EX_DATAERR ? llm_json_parse_python(text, n, e) : NULL; /* for the message's line and column */
     for (size_t i = 0; i < l->n; i++) l->strings[i].n = decode(l->strings[i].p, l->strings[i].n, l->strings[i].p);
     return v;
 }

@@ -53,8 +53,8 @@ int llm_lines_chat(const struct llm_lines *l, struct llm_err *e) LLM_MUST_CHECK;
 /* The line as a conversation, as --map says: *messages, a new array of objects with "role" and "content", roles by their usual names. 1;
  * 0: skipped; -1. */
 int llm_lines_messages(struct llm_lines *l, const json_t *line, json_t **messages, struct llm_err *e) LLM_MUST_CHECK;
-/* The messages of a prompt (a text: the user's; messages; NULL: none) and a reply (a text: the assistant's; a message or messages), a new array.
- * NULL: no memory. */
+/* The messages of a prompt (a text: the user's; a message or messages; NULL or JSON null: none) and a reply (a text: the assistant's; a message or
+ * messages), a new array. NULL: see `e` (EX_DATAERR: another type). */
 json_t *llm_lines_join(const json_t *prompt, const json_t *reply, struct llm_err *e) LLM_MUST_CHECK;
 /* How many of the first n messages are the assistant's. */
 int llm_lines_turns(const json_t *messages, size_t n);

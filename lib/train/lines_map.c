@@ -138,19 +138,26 @@ static int take_instruction(const struct map *m, const json_t *line, json_t *out
     return status < 0 ? -1 : 1;
 }
 
+/* The messages that v stands for: a text of `role`, a message, or messages. JSON null: it is none of them. NULL: no memory. */
+static json_t *messages_of(const json_t *v, const char *role)
+{
+    if (json_is_array(v)) return json_deep_copy(v);
+    if (json_is_object(v)) return json_pack("[O]", v);
+    return json_is_string(v) ? json_pack("[{s:s,s:O}]", "role", role, "content", v) : json_null();
+}
+
 json_t *llm_lines_join(const json_t *prompt, const json_t *reply, struct llm_err *e)
 {
-    json_t *all = json_is_array(prompt) ? json_deep_copy(prompt) : json_array(), *said;
-    if (json_is_array(reply)) said = json_deep_copy(reply);
-    else if (json_is_object(reply)) said = json_pack("[O]", reply);
-    else said = json_pack("[{s:s,s:O}]", "role", "assistant", "content", reply);
-    bool bad = !all || !said;
-    if (!bad && json_is_string(prompt)) bad = json_array_append_new(all, json_pack("{s:s,s:O}", "role", "user", "content", prompt)) < 0;
-    if (!bad) bad = json_array_extend(all, said) < 0;
+    json_t *all = prompt && !json_is_null(prompt) ? messages_of(prompt, "user") : json_array(), *said = messages_of(reply, "assistant");
+    int status = 0;
+    if (json_is_null(all) || json_is_null(said)) {
+        status = llm_fail(e, EX_DATAERR, "expected a text, a message or messages as %s", json_is_null(all) ? "'prompt'" : "the reply");
+    } else if (!all || !said || json_array_extend(all, said) < 0) {
+        status = llm_no_memory(e, "a conversation");
+    }
     json_decref(said);
-    if (!bad) return all;
+    if (status == 0) return all;
     json_decref(all);
-    llm_no_memory(e, "a conversation");
     return NULL;
 }
 
@@ -171,8 +178,8 @@ int llm_lines_messages(struct llm_lines *l, const json_t *line, json_t **message
     const json_t *list = json_is_array(line) ? line : json_object_get(line, m.field[MESSAGES]);
     const char *system = json_string_value(json_object_get(line, m.field[SYSTEM]));
     if (!m.instruction && !json_is_array(list)) {
-        return llm_fail(e, EX_DATAERR, "expected an object with '%s', an array (--map names other fields), or with 'prompt' and 'completion'",
-                        m.field[MESSAGES]);
+        return llm_fail(e, EX_DATAERR, "expected an object with '%s', an array (--map names other fields)%s", m.field[MESSAGES],
+                        llm_option_text(l->o, "map") ? "" : ", or with 'prompt' and 'completion'");
     }
     if (!(*messages = json_array())) return llm_no_memory(e, "a conversation");
     int got = system && *system ? append_text(*messages, "system", system, e) : 0;

@@ -12,7 +12,7 @@
 #include "train/log_place.h"
 
 /* Operations a second of the fastest of at most ten products of n x n by n x n: three in a row that are no faster than those before end it, as every
-   run that writes a log waits for this. 0 when there is no memory. */
+ * run that writes a log waits for this. 0 when there is no memory. */
 static double product_rate(int64_t n, enum llm_compute compute)
 {
     struct llm_err e;

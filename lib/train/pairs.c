@@ -58,7 +58,7 @@ static int encode(struct llm_lines *l, struct two *t, const json_t *prompt, cons
     if (json_is_string(prompt) && json_is_string(reply[0]) && json_is_string(reply[1])) return encode_plain(l, t, prompt, reply, together, e);
     if (llm_lines_chat(l, e) < 0) return -1;
     json_t *a = llm_lines_join(prompt, reply[0], e), *b = a ? llm_lines_join(prompt, reply[1], e) : NULL;
-    size_t n_prompt = json_is_string(prompt) ? 1 : json_is_array(prompt) ? json_array_size(prompt) : common(a, b);
+    size_t n_prompt = !prompt || json_is_null(prompt) ? common(a, b) : json_is_array(prompt) ? json_array_size(prompt) : 1;
     int got = b ? encode_messages(l, t, a, n_prompt, tools, e) : -1;
     if (!b) json_decref(a);
     t->second = (int64_t)t->c.n;

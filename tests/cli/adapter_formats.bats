@@ -131,6 +131,7 @@ kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
     cp -r "$golden/lora" far
     renamed far layers.1.mlp.experts.lora_B.weight layers.2.mlp.experts.lora_B.weight
     run -65 "${of[@]}" "$golden/model" --adapter far < ids
+    [[ $output == *"layers.1.mlp.experts': expected lora_A and lora_B"* ]]
     cp -r "$golden/lora" alphas
     jq '.alpha_pattern = {gate_up_proj: 3}' "$golden/lora/adapter_config.json" > alphas/adapter_config.json
     run -69 "${of[@]}" "$golden/model" --adapter alphas < ids
@@ -140,7 +141,8 @@ kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
     run -69 "${of[@]}" "$golden/model" --adapter dora < ids
     [[ $output == *'expected no use_dora with pairs of all experts' ]]
     # a model without experts
-    run -65 "${of[@]}" "$tiny" --adapter "$golden/lora" <<< '1 2 3'
+    run -65 "${of[@]}" "$tiny" --adapter "$golden/down" <<< '1 2 3'
+    [[ $output == *"mlp.experts.lora_A.weight': expected a part of a llama of 2 layers" ]]
 }
 
 @test "GGUF stacks the experts of a layer: some without a pair, or of different ranks" {

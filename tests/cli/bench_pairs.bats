@@ -33,6 +33,8 @@ END
     cp -r "$M" b
     llm-bench speed -qm "$M" -m b -p 4,8 -n 0 -r 1 > t
     assert_equal "$(cut -f 1,7 t | tail -n +2)" "$(printf '%s\t%s\n' "$M" pp4 "$M" pp8 b pp4 b pp8)"
+    run -66 --separate-stderr llm-bench speed -qm "$M" -m absent -p 4 -n 0 -r 1 # what was measured is printed
+    assert_equal "$(cut -f 1,7 <<< "$output" | tail -n +2)" "$M"$'\t'pp4
     run -66 llm-bench speed -qm "$M" -p 4 -n 0 --against '-m absent'
     assert_output --partial 'absent: No such file or directory'
     run -0 llm-bench speed -qm b -p 4 -n 0 -r 6 --against "-m '$M'" --json
@@ -41,6 +43,7 @@ END
         run -2 llm-bench speed -qm "$M" -m b -p 4 -n 0 $wrong
         assert_output --partial 'expected one -m, found 2'
     done
+    run -2 llm-bench speed -qm "$M" -p 4 -n 0 --against '-m b -m b'
     run -2 llm-bench speed -qm - -m - -p 4 -n 0 < "$M/model.safetensors"
     assert_output --partial 'standard input'
 }

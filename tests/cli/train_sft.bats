@@ -53,6 +53,13 @@ d<|im_end|>
 a<|im_end|>
 <|im_start|>assistant
 ]e<|im_end|>"
+    # a message is one of a list; a null is nothing
+    "${new[@]}" -l 200 --show 1 <(jq -c '.prompt = {role: "user", content: .prompt} | .messages = null' c.jsonl) | cmp - <(printf '%s\n' "$output")
+    for wrong in '.prompt = 3' '.completion = 5'; do
+        jq -c "$wrong" c.jsonl > wrong.jsonl
+        run -65 --separate-stderr "${new[@]}" -o x.llm wrong.jsonl
+        [[ $stderr == *'line 1: expected a text, a message or messages as '* ]]
+    done
     # other members may be numbers that C has no integers for
     sed 's/{"prompt"/{"hash": 18446744073709551615, "prompt"/' c.jsonl > hash.jsonl
     run ! cmp -s c.jsonl hash.jsonl

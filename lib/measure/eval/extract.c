@@ -83,7 +83,7 @@ static int matches_next(struct matches *m, const PCRE2_SIZE **v, struct llm_err 
         if (got < 0 && got != PCRE2_ERROR_NOMATCH) return llm_fail(e, EX_DATAERR, "a pattern takes too long on a generated text");
         if (got >= 0) {
             *v = pcre2_get_ovector_pointer(m->data);
-            m->empty = (*v)[1] <= m->from && (*v)[1] <= (*v)[0];
+            m->empty = (*v)[1] <= (*v)[0];
             if ((*v)[1] > m->from) m->from = (*v)[1];
             return 1;
         }

@@ -28,7 +28,8 @@ int llm_gguf_names_of(struct llm_gguf_names *n, const struct llm_model *m, struc
     n->specs = n->params ? llm_calloc(m->n_params + 1, sizeof *n->specs, "names of tensors", e) : NULL;
     if (!n->specs) return -1;
     for (size_t i = 0, at = 0; i < n->declared.n; i++, at++) { /* the same order */
-        while (!llm_param_spec_same(m->params[at].spec, &n->declared.specs[i])) at++;
+        while (at < m->n_params && !llm_param_spec_same(m->params[at].spec, &n->declared.specs[i])) at++;
+        if (at == m->n_params) return llm_fail(e, EX_UNAVAILABLE, "'%s': the model has no such parameter", n->declared.specs[i].name);
         n->params[i] = &m->params[at];
         n->specs[at] = &n->declared.specs[i];
     }

@@ -108,11 +108,16 @@ static int add_conversation(struct llm_lines *l, const float weight[256], struct
     return alone ? close_pack(l, all, (int)(p - all->open), e) : 0;
 }
 
+static bool has(const json_t *line, const char *key)
+{
+    const json_t *v = json_object_get(line, key);
+    return v && !json_is_null(v);
+}
+
 /* A line's prompt, and the completion that is learned, as TRL has them. False: the line has messages of --map's. */
 static bool is_prompted(const struct llm_lines *l, const json_t *line)
 {
-    return !llm_option_text(l->o, "map") && !json_object_get(line, "messages") && json_object_get(line, "prompt")
-           && json_object_get(line, "completion");
+    return !llm_option_text(l->o, "map") && !has(line, "messages") && has(line, "prompt") && has(line, "completion");
 }
 
 /* Of plain texts, without a template. 1 or -1. */
@@ -133,7 +138,7 @@ static int join(struct llm_lines *l, const json_t *prompt, const json_t *complet
     json_t *all = llm_lines_join(prompt, completion, e), *whole = all ? json_pack("{s:o}", "messages", all) : NULL;
     if (all && !whole) llm_no_memory(e, "a conversation");
     int got = whole ? llm_lines_messages(l, whole, messages, e) : -1;
-    if (got == 1) *given = llm_lines_turns(*messages, json_is_array(prompt) ? json_array_size(prompt) : 0);
+    if (got == 1) *given = llm_lines_turns(*messages, json_is_array(prompt) ? json_array_size(prompt) : 1);
     json_decref(whole);
     return got;
 }
