@@ -107,6 +107,7 @@ int index_build(int argc, char **argv, struct llm_err *e)
     const char *to = take_index(a.common.output, argc, argv, &rest);
     check_stdin(&index_build_cli, NULL, argv + rest, argc - rest);
     if (a.vectors == LLM_COARSE_NONE && a.kind) llm_usage(&index_build_cli, "--kind hnsw is a graph of vectors, of which --vectors none stores none");
+    if (a.vectors == LLM_COARSE_NONE && a.metric) llm_usage(&index_build_cli, "--metric compares vectors, of which --vectors none stores none");
     int status = llm_pool_start(a.common.threads, e) < 0 || llm_output_try(to, true, e) < 0 ? -1 : 0;
     if (status == 0 && !a.common.output && to) status = check_replaced(to, e);
     if (status == 0) status = read_rows(&rows, (enum llm_coarse)a.vectors, argv + rest, argc - rest, e);

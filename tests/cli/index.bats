@@ -258,6 +258,7 @@ END
         refused 2 "--by: expected words, as x.idx has no vectors (--vectors none)" llm-index search x.idx --by $by <<< '{"text": "tea", "embedding": [1]}'
     done
     refused 2 "--kind hnsw is a graph of vectors" llm-index build --vectors none --kind hnsw y.idx texts.jsonl
+    refused 2 "--metric compares vectors" llm-index build --vectors none --metric dot y.idx texts.jsonl
     echo '{"id": 1, "contents": "tea", "embedding": [1]}' > other.jsonl
     refused 65 'line 1: expected "text" (a string), as there are no vectors' llm-index build --vectors none y.idx other.jsonl
     refused 65 'expected "text" (a string), as there are no vectors' llm-index add x.idx other.jsonl
