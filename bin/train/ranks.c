@@ -25,7 +25,8 @@ static void wait_silently(void)
     char text[4096], host[256] = "";
     if (errors < 0) return;
     const ssize_t n = pread(unspoken, text, sizeof text, 0);
-    nanosleep(&(struct timespec){.tv_sec = n > 0 ? 3 : 0, .tv_nsec = n > 0 ? 0 : 500000000}, NULL);
+    const struct timespec pause = {.tv_sec = n > 0 ? 3 : 0, .tv_nsec = n > 0 ? 0 : 500000000};
+    nanosleep(&pause, NULL);
     const ssize_t named = sizeof program - 1, skipped = n >= named && memcmp(text, program, (size_t)named) == 0 ? named : 0;
     if (n > 0) gethostname(host, sizeof host - 1);
     if (n > 0) dprintf(errors, "%srank %d (%s): %.*s", program, silent_rank, host, (int)(n - skipped), text + skipped);

@@ -4,20 +4,20 @@ load ../helper
 load ../mpi
 load ../slurm
 
-setup_file() {
-    need_mpi
-    slurm_start 3
-}
+setup_file() { slurm_start 3; }
 teardown_file() { slurm_stop; }
 
 setup() {
+    need_mpi
+    need_slurm
+    export OMPI_MCA_btl=self,tcp # between nodes, which have host names of their own
     manual_blocks llmutils-cluster.7
     sentences 400 > corpus.txt
     llm-tokenize train --vocab-size 280 -o tok.json corpus.txt
     llm-tokenize encode -q -T tok.json -o corpus.tok corpus.txt
 }
 
-teardown() { scancel --user=root; }
+teardown() { [[ -e $BATS_FILE_TMPDIR/no_slurm ]] || scancel --user=root; }
 
 # block FILE: the manual's commands that write that file
 block() {
