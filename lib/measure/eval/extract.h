@@ -12,7 +12,7 @@ struct llm_extract *llm_extract_create(const json_t *task, struct llm_err *e) LL
 void llm_extract_destroy(struct llm_extract *x);
 /* Appends the answer, without white space at its ends, to `out`. 1; 0 if the text has none; -1. */
 int llm_extract_answer(const struct llm_extract *x, const char *text, size_t n, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
-/* The same of a target: if the pattern is not in it, all of it is the answer. 0 or -1. */
+/* The same for a reference answer. Where the pattern does not match, the whole text is normalised. 0 or -1. */
 int llm_extract_gold(const struct llm_extract *x, const char *text, size_t n, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

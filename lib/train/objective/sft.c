@@ -132,7 +132,7 @@ static int encode_plain(struct llm_lines *l, const json_t *prompt, const json_t 
     return 1;
 }
 
-/* A line with a prompt and a completion as a conversation, of whose turns of the assistant the first *given are the prompt's. 1, 0: skipped, -1. */
+/* The messages of a line with a prompt and a completion. *given: how many assistant messages the prompt has. 1, 0: skipped, -1. */
 static int join(struct llm_lines *l, const json_t *prompt, const json_t *completion, json_t **messages, int *given, struct llm_err *e)
 {
     json_t *all = llm_lines_join(prompt, completion, e), *whole = all ? json_pack("{s:o}", "messages", all) : NULL;
