@@ -253,20 +253,16 @@ kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
     cmp words-merged.safetensors b.llm-merged.safetensors
 }
 
-@test "a head that is adapted may have its base's matrix beside its pair, as PEFT stores it" {
-    llm-train -q -c tiny --set tie_word_embeddings=false --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 -l 24 -n 0 \
-        -T "$tiny/tokenizer.json" -o base.llm "$F/g.tok"
-    llm-train -q --init base.llm --adapter lora --targets lm_head -l 24 -b 2 -n 4 --precision f32 -o a.llm "$F/g.tok"
-    llm-quantize -q -t keep a.llm folder
-    llm-quantize -q -t f32 base.llm base.safetensors
-    python3 - <<'PY'
-import json, struct
+# beside FOLDER BASE: the head of BASE (safetensors) is stored beside the folder's pair of the head
+beside() {
+    python3 - "$1/adapter_model.safetensors" "$2" <<'PY'
+import json, struct, sys
 def tensors(path):
     data = open(path, "rb").read()
     at = 8 + struct.unpack("<Q", data[:8])[0]
     return {k: (v, data[at + v["data_offsets"][0]:at + v["data_offsets"][1]]) for k, v in json.loads(data[8:at]).items() if k != "__metadata__"}
-path = "folder/adapter_model.safetensors"
-all = tensors(path) | {"base_model.model.lm_head.base_layer.weight": tensors("base.safetensors")["lm_head.weight"]}
+path, base = sys.argv[1:]
+all = tensors(path) | {"base_model.model.lm_head.base_layer.weight": tensors(base)["lm_head.weight"]}
 kept, body = {}, b""
 for name, (v, part) in all.items():
     kept[name] = v | {"data_offsets": [len(body), len(body) + len(part)]}
@@ -274,7 +270,30 @@ for name, (v, part) in all.items():
 text = json.dumps(kept).encode()
 open(path, "wb").write(struct.pack("<Q", len(text)) + text + body)
 PY
-    same base.llm --adapter folder base.llm --adapter a.llm
+}
+
+@test "a head that is adapted may have a matrix beside its pair, as PEFT stores it: the base's own says nothing, another stays beside the pair" {
+    for seed in 1 2; do
+        llm-train -q -c tiny --set tie_word_embeddings=false --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 -l 24 -n 0 \
+            --seed $seed -T "$tiny/tokenizer.json" -o base$seed.llm "$F/g.tok"
+        llm-quantize -q -t f32 base$seed.llm base$seed.safetensors
+    done
+    llm-train -q --init base1.llm --adapter lora --targets lm_head -l 24 -b 2 -n 4 --precision f32 -o a.llm "$F/g.tok"
+    llm-quantize -q -t keep a.llm plain
+    cp -r plain own
+    beside own base1.safetensors
+    same base1.llm --adapter own base1.llm --adapter a.llm
+    same base1.llm --adapter own:0.5 base1.llm --adapter a.llm:0.5
+    llm-quantize -q -t keep own again
+    diff <(tensors again/adapter_model.safetensors) <(tensors plain/adapter_model.safetensors)
+    jq -e '.modules_to_save == null' again/adapter_config.json
+
+    cp -r plain other
+    beside other base2.safetensors
+    run ! same base1.llm --adapter other base1.llm --adapter a.llm
+    llm-quantize -q -t keep other again
+    diff <(tensors again/adapter_model.safetensors) <(tensors other/adapter_model.safetensors)
+    jq -e '.modules_to_save == null and .target_modules == ["lm_head"]' again/adapter_config.json
 }
 
 @test "what cannot be written or merged: one line" {

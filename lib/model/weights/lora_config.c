@@ -77,7 +77,7 @@ struct llm_param *llm_lora_beside(const struct llm_model *m, const struct llm_pa
 static bool is_saved_module(const struct llm_lora *l, const struct llm_model *m, const struct llm_param *p)
 {
     const struct llm_param *weight = p->spec->piece == LLM_PIECE_BIAS ? llm_lora_beside(m, p, "weight") : p;
-    return weight && weight->spec->piece == LLM_PIECE_WEIGHT && llm_lora_is_whole(l, weight);
+    return weight && weight->spec->piece == LLM_PIECE_WEIGHT && llm_lora_is_whole(l, weight) && !llm_lora_pair_of(l, weight);
 }
 
 /* Modules that are stored whole; null: none. */

@@ -125,6 +125,21 @@ static void replace(struct llm_param *p, float *data)
     p->owned = true;
 }
 
+/* Whether the matrix p has the values x: then the adapter says nothing by them, as PEFT does that stores a head beside its pair. -1: see `e`. */
+static int has_values(const struct llm_param *p, const float *x, struct llm_err *e)
+{
+    const int64_t k = p->weight.k;
+    bool same = true;
+    float *row = llm_alloc((size_t)k, sizeof *row, p->name, e);
+    if (!row) return -1;
+    for (int64_t i = 0; same && i < p->weight.n; i++) {
+        llm_weight_decode(&p->weight, i * k, k, row);
+        same = memcmp(row, x + i * k, (size_t)k * sizeof *row) == 0;
+    }
+    free(row);
+    return same;
+}
+
 static int read_whole(const struct reading *r, struct llm_param *p, const struct llm_entry *t, struct llm_err *e)
 {
     const struct llm_param_spec *s = p->spec;
@@ -146,9 +161,15 @@ static int read_whole(const struct reading *r, struct llm_param *p, const struct
     float *back = transposed ? llm_transposed(data, sizeof *data, shape[0], shape[1], e) : data;
     if (transposed) free(data);
     if (!back) return -1;
+    int same = llm_lora_reorder(r->m, p, r->order, false, back, llm_param_count(p) / p->shape[0], e);
+    if (same == 0 && llm_lora_pair_of(r->l, p)) same = has_values(p, back, e);
+    if (same != 0) {
+        free(back);
+        return same < 0 ? -1 : 0;
+    }
     replace(p, back);
     llm_lora_add_whole(r->l, p);
-    return llm_lora_reorder(r->m, p, r->order, false, back, llm_param_count(p) / p->shape[0], e);
+    return 0;
 }
 
 static bool is_training(const char *name)

@@ -94,18 +94,22 @@ static int add_param(struct llm_lora *l, const struct llm_model *m, const struct
     return r;
 }
 
-/* Adds a parameter that the adapter stores whole. A bias beside a pair is a part of what PEFT calls the base layer; of a module that PEFT saves it
+/* Adds a parameter that the adapter stores whole. Beside a pair it is a part of what PEFT calls the base layer; of a module that PEFT saves it
  * expects all parameters. */
 static int add_whole(struct llm_lora *l, const struct llm_model *m, size_t i, enum llm_dtype type, struct llm_tensor_list *t, struct llm_err *e)
 {
     const struct llm_param *p = l->whole[i];
     const bool is_bias = p->spec->piece == LLM_PIECE_BIAS;
-    const struct llm_param *weight = is_bias ? llm_lora_beside(m, p, "weight") : NULL;
+    const struct llm_param *weight = is_bias ? llm_lora_beside(m, p, "weight") : p;
     const struct llm_param *bias = p->spec->piece == LLM_PIECE_WEIGHT ? llm_lora_beside(m, p, "bias") : NULL;
-    const bool rest = bias && !llm_lora_is_whole(l, bias), within = weight && llm_lora_pair_of(l, weight);
+    const bool within = weight && llm_lora_pair_of(l, weight), rest = bias && !within && !llm_lora_is_whole(l, bias);
     char *name = rest || within ? llm_lora_stage(l, LLM_LORA_NAME, e) : l->whole_names[i];
     if (!name) return -1;
-    if (within) snprintf(name, LLM_LORA_NAME, LLM_LORA_PREFIX "%.*s.base_layer.bias", (int)(strlen(p->name) - strlen(".bias")), p->name);
+    if (within) {
+        char module[LLM_LORA_NAME];
+        llm_lora_peft_module(m, weight, module);
+        snprintf(name, LLM_LORA_NAME, LLM_LORA_PREFIX "%.130s.base_layer.%s", module, is_bias ? "bias" : "weight");
+    }
     if (rest) snprintf(name, LLM_LORA_NAME, LLM_LORA_PREFIX "%.150s", bias->name);
     if (rest && add_param(l, m, bias, name, type, t, e) < 0) return -1;
     const char *own = within ? name : peft_name(l, m, p, l->whole_names[i], e);
