@@ -5,7 +5,7 @@
  *        ├─ slice 1 …                                                   ┤
  *
  * The outputs y of the slices, and in the backward pass the gradients of x by the slices, are added in the tree of n terms (dist/tree.h). So their
- * bits depend on n, not on the number of ranks. Each is exchanged once for a block, in F32. */
+ * bits depend on n, not on the number of ranks. Each is exchanged once for a block, in F32; Mamba is two such blocks, one after the other. */
 #ifndef LLM_TENSOR_SLICES_H
 #define LLM_TENSOR_SLICES_H
 

@@ -21,7 +21,7 @@ enum llm_role {
     LLM_ROLE_HIDDEN,          /* a matrix within the layers */
     LLM_ROLE_HEAD             /* the projection onto the vocabulary */
 };
-enum { LLM_MAX_PARTS = 3 };
+enum { LLM_MAX_PARTS = 5 };
 
 struct llm_param;
 /* What is added to a matrix w [n, k] at low rank (LoRA, Hu et al. 2021): products with it become x·wᵀ + scale·(x·aᵀ)·bᵀ. a [rank, k] and b [n, rank]
@@ -54,7 +54,8 @@ struct llm_param;
 struct llm_slices {
     bool by_columns;
     int n, first, end;        /* slices [first, end) are at this rank; others have no data */
-    int64_t parts[LLM_MAX_PARTS]; /* cut by rows: of each matrix that the whole is a fusion of, as llm_param.parts; slice j has slice j of each */
+    int64_t parts[LLM_MAX_PARTS]; /* cut by rows: the rows of each matrix that the whole is a fusion of, of which slice j has slice j; 0 ends the
+                               * list, and if it is the first, the whole is one matrix */
     struct llm_param *of;     /* [n]; owned */
     struct llm_param *whole;  /* what is cut; it has no data */
 };

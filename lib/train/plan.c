@@ -289,15 +289,33 @@ static double value_at(const struct line *l, int64_t few, double layers) { retur
 
 struct measured { struct line bytes, seconds; double shared, grads, forms; int64_t few; };
 
-/* Bytes that a member of a tensor-parallel group sends to the others in a step of so many tokens: sums of hidden states, two of each layer and two of
- * their gradients; with the vocabulary the embeddings it looks up, the tiles of each token, and the sum of the head's gradients. */
+/* How many sums the slices of all layers take in the forward pass, and of how many floats for each token: a hidden state for each mixer and each
+ * feed-forward part, and of Mamba what the states see. */
+static double sums_of_slices(const struct llm_config *c, double *floats)
+{
+    double n = 0, seen = 0;
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) {
+        const bool states = llm_decoder_mixer(c, l) == &llm_module_mamba;
+        n += 1 + states + (llm_decoder_ffn(c, l) != NULL);
+        seen += states;
+    }
+    *floats = (n - seen) * (double)c->hidden_size + seen * (double)(c->time_step_rank + 2 * c->state_size);
+    return n;
+}
+
+/* Bytes that a member of a tensor-parallel group sends to the others in a step of so many tokens: the sums of its layers and those of their
+ * gradients; with the vocabulary the embeddings it looks up, the tiles of each token, and the sum of the head's gradients. */
 static double sent_by_member(const struct llm_config *c, const struct llm_train_options *o, int64_t members, double tokens, double layers,
                              bool embeds, bool heads)
 {
     const int64_t own = o->tensor_parts / members;
     const double others = (double)members - 1, nodes = (double)llm_tree_nodes(0, own, o->tensor_parts, NULL);
-    const double sums = nodes * (layers * (o->checkpoint_every > 0 ? 6 : 4) + heads) + (embeds ? 1 / (double)members : 0);
-    return 4 * tokens * others * (sums * (double)c->hidden_size + (heads ? (double)(2 * own + 1) : 0));
+    const double hidden = (double)c->hidden_size;
+    double floats;
+    sums_of_slices(c, &floats);
+    floats *= layers / (double)c->num_hidden_layers * (o->checkpoint_every > 0 ? 3 : 2);
+    const double sums = nodes * (floats + heads * hidden) + (embeds ? hidden / (double)members : 0);
+    return 4 * tokens * others * (sums + (heads ? (double)(2 * own + 1) : 0));
 }
 
 /* Layers of a stage (NULL: of the model) whose feed-forward part is a mixture. */
@@ -344,7 +362,7 @@ static double sent_by_rows(const struct llm_config *c, const struct llm_train_op
     const double width = (double)(2 * (latent ? c->num_attention_heads * of_head : heads * c->head_dim));
     const int64_t context = o->context ? o->context : llm_config_default_context(c);
     double attending;
-    const double states = states_of_row(c, &attending), rows = tokens * (double)cp / (double)context;
+    const double states = states_of_row(c, &attending) / (double)llm_layout_members(l), rows = tokens * (double)cp / (double)context;
     const double attended = tokens * others * width / (double)llm_layout_members(l) * attending, forward = o->checkpoint_every > 0 ? 2 : 1;
     /* States go to the rank after, their gradients to the one before: of two ranks each has one neighbour. */
     return 4 * (attended * (forward + 1) + rows * states * (forward + (cp > 2))) * layers / (double)c->num_hidden_layers;
@@ -371,7 +389,8 @@ static int add_work(struct llm_plan *p, const struct llm_config *c, const struct
     p->messages = others * groups * (l->zero < 2 ? 2 : l->zero == 2 ? (double)most + 1 : 3 * (double)most + 1);
     if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
     const double passed = n > 2 || vp > 1 ? 4 * (double)vp : n > 1 ? 2 : 0; /* messages between chunks */
-    p->messages += passes * ((members - 1) * (layers / (double)n * (o->checkpoint_every > 0 ? 6 : 4) + 2) + passed
+    double floats;
+    p->messages += passes * ((members - 1) * (sums_of_slices(c, &floats) / (double)n * (o->checkpoint_every > 0 ? 3 : 2) + 2) + passed
                              + (ep - 1) * slices * 5 * mixtures(c, NULL) / (double)n
                              + (cp - 1) * (layers * (o->checkpoint_every > 0 ? 6 : 4) + mixtures(c, NULL)) / (double)n);
     return 0;

@@ -117,8 +117,7 @@ setup() {
             same_in "4 pp=2,cp=2" llm-train -c "${family[@]}" --seq-parts 4 --precision $precision "${of[@]}" -b 2 --accumulate 3
             [[ ${family[0]} != moe ]] || same_in "4 dp=1,cp=4,ep=2 dp=1,cp=2,ep=2,pp=2 dp=1,cp=2,ep=2,pp=2,zero=3 dp=2,cp=2,ep=4,zero=3 dp=2,cp=2,ep=2 dp=1,cp=4,ep=4,zero=2" \
                 llm-train -c "${family[@]}" --set num_local_experts=4 --seq-parts 4 --precision $precision "${of[@]}" -b 2 --accumulate 2 --grad-shards 3
-            [[ ${family[0]} == mamba* ]] || same_in "4 tp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 2 --precision $precision \
-                "${of[@]}" -b 2 --accumulate 3
+            same_in "4 tp=2,cp=2" llm-train -c "${family[@]}" --tensor-parts 2 --seq-parts 2 --precision $precision "${of[@]}" -b 2 --accumulate 3
         done
     done
 }
@@ -147,12 +146,16 @@ setup() {
     for precision in bf16 f32; do
         for line in "nano --set n_layer=2 --set n_embd=48 --set n_head=12" "tiny ${small[*]} --set num_attention_heads=12 --set num_key_value_heads=12" \
             "moe ${small[*]} --set num_attention_heads=12 --set num_key_value_heads=12 --set num_local_experts=5" \
-            "mla ${small[*]} --set num_attention_heads=12 --set num_key_value_heads=12"; do
+            "mla ${small[*]} --set num_attention_heads=12 --set num_key_value_heads=12" "mamba --set hidden_size=24 --set num_hidden_layers=2" \
+            "mamba2 --set hidden_size=24 --set num_hidden_layers=2 --set num_heads=12 --set head_dim=4 --set n_groups=12"; do
             read -ra family <<< "$line"
             for r in 2 3 4 6; do
                 same_in "$r tp=$r" llm-train -c "${family[@]}" --tensor-parts 12 --precision $precision "${of[@]}" -b 2 --accumulate 2
             done
             same_in "6 dp=2,tp=3 dp=3,tp=2 dp=2,tp=3,zero=0 dp=2,tp=3,zero=2 dp=3,tp=2,zero=3" llm-train -c "${family[@]}" --tensor-parts 6 --precision $precision "${of[@]}" -b 6 --grad-shards 6
+            [[ ${family[0]} == mamba* ]] || continue
+            same_in "8 tp=2,cp=2,pp=2 tp=2,cp=2,pp=2,zero=0 tp=2,cp=2,pp=2,zero=2 tp=2,cp=2,pp=2,zero=3 dp=2,tp=2,cp=2" llm-train -c "${family[@]}" \
+                --tensor-parts 4 --seq-parts 4 --precision $precision "${of[@]}" -b 2 --accumulate 3 --grad-shards 3
         done
     done
 }

@@ -134,11 +134,21 @@ void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum
     b->by_head = by_head;
 }
 
-void llm_declare_parts(struct llm_declare *d, int64_t a, int64_t b, int64_t c)
+void llm_declare_fused(struct llm_declare *d, const int64_t *rows, size_t n)
 {
     for (size_t i = d->n; i-- > 0;) {
+        memcpy(d->specs[i].fused, rows, n * sizeof *rows);
+        if (d->specs[i].n_dims > 1) return; /* else its bias */
+    }
+}
+
+void llm_declare_parts(struct llm_declare *d, int64_t a, int64_t b, int64_t c)
+{
+    const int64_t rows[] = {a, b, c};
+    llm_declare_fused(d, rows, sizeof rows / sizeof *rows);
+    for (size_t i = d->n; i-- > 0;) {
         if (d->specs[i].n_dims < 2) continue; /* its bias */
-        memcpy(d->specs[i].parts, (int64_t[]){a, b, c}, sizeof d->specs[i].parts);
+        memcpy(d->specs[i].parts, rows, sizeof rows);
         return;
     }
 }

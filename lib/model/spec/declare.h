@@ -42,6 +42,7 @@ struct llm_param_spec {
     bool running;                   /* as in struct llm_param */
     int sharers;                    /* as in struct llm_param */
     int64_t parts[LLM_MAX_PARTS];  /* as in struct llm_param */
+    int64_t fused[LLM_MAX_PARTS];   /* as in struct llm_slices, if it is cut */
     bool transposed;                /* in files: [in, out], unless quantised */
     bool by_head;                   /* in files: rows of q, k and v head by head */
     double active;                  /* experts: the share of tokens that it multiplies; 0: all tokens */
@@ -121,6 +122,8 @@ void llm_declare_patches(struct llm_declare *d, struct llm_linear_params *p, boo
 void llm_declare_scalar(struct llm_declare *d);
 /* The matrix declared last is a fusion of three matrices with a, b and c rows (c 0: of two). */
 void llm_declare_parts(struct llm_declare *d, int64_t a, int64_t b, int64_t c);
+/* Tensor parallelism cuts the matrix declared last, and its bias, as a fusion of n matrices of so many rows. Optimizers see one matrix. */
+void llm_declare_fused(struct llm_declare *d, const int64_t *rows, size_t n);
 /* The parameter declared last is no matrix of a product (llm_param_spec.exact); `middle`: files have it as [rows, 1, columns]. */
 void llm_declare_exact(struct llm_declare *d, bool middle);
 /* GGUF files have the parameter declared last as [rows, cols]. */

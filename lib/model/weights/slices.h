@@ -11,7 +11,8 @@ int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err
  * divide. 0 or -1 (LLM_EX_USAGE). */
 int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t slices, int64_t ranks, int64_t context,
                              struct llm_err *e) LLM_MUST_CHECK;
-/* Whether the parameter is cut: a matrix of attention or of a feed-forward part, the bias of one that is cut by rows, a table of the vocabulary. */
+/* Whether the parameter is cut: a matrix of attention, of a feed-forward part or of Mamba, the bias of one that is cut by rows, a
+ * vector of Mamba's channels, a table of the vocabulary. */
 bool llm_param_spec_sliced(const struct llm_param_spec *s);
 /* Gives each parameter that is cut its n slices, which have shapes, but no data yet; this process has slices [first, end). 0 or -1. */
 int llm_model_slice(struct llm_model *m, int n, int first, int end, struct llm_err *e) LLM_MUST_CHECK;

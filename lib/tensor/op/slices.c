@@ -1,6 +1,7 @@
 /* Inputs and outputs of blocks whose matrices are cut into slices (tensor/slices.h), and which elements a slice has. */
 #include "tensor/slices.h"
 
+#include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
@@ -312,6 +313,43 @@ static void check_formula(const struct llm_gradcheck *g, const double *const *in
     }
 }
 
+/* As Mamba, in two halves: Σ x·aᵀ by columns of x, of which both slices then read two runs of columns, u ⊙ v each of its own. */
+static struct llm_tensor *check_halves(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    static struct llm_slices s;
+    struct llm_tensor *y[2];
+    const int64_t rank = p[2]->shape[1];
+    s = (struct llm_slices){.by_columns = true, .n = 2, .end = 2, .whole = p[2]};
+    for (int j = 0; j < 2; j++) y[j] = llm_linear(c, in[j], p[j], NULL);
+    llm_slices_enter(c, llm_slices_sum(c, y, &s, NULL), &s, y);
+    for (int j = 0; j < 2; j++) {
+        struct llm_tensor *u = llm_linear(c, llm_columns(c, y[j], 0, rank), p[2 + j], NULL);
+        y[j] = llm_gated(c, llm_columns(c, y[j], rank, u->cols), u, LLM_ACT_SILU);
+    }
+    return llm_slices_sum(c, y, &s, NULL);
+}
+
+static void formula_halves(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    const int64_t seen = g->param[0].rows, cols = g->in[0].cols, rank = g->param[2].cols, out = g->out.cols;
+    for (int64_t t = 0; t < g->in[0].rows; t++) {
+        double sum[64] = {0};
+        for (int64_t i = 0; i < seen; i++) {
+            for (int64_t k = 0; k < 2 * cols; k++) sum[i] += in[k / cols][t * cols + k % cols] * p[k / cols][i * cols + k % cols];
+        }
+        for (int64_t i = 0; i < out; i++) {
+            y[t * out + i] = 0;
+            for (int64_t k = 0; k < 2 * rank; k++) {
+                const double gate = sum[rank + i] / (1 + exp(-sum[rank + i]));
+                y[t * out + i] += gate * sum[k % rank] * p[2 + k / rank][i * rank + k % rank];
+            }
+        }
+    }
+}
+
 const struct llm_gradcheck llm_gradcheck_slices[] = {
     {.name = "slices", .in = {{11, 29}}, .param = {{5, 29}, {5, 29}, {29, 5}, {29, 5}, {1, 29}}, .out = {11, 29}, .run = check_run,
-     .formula = check_formula}, {0}};
+     .formula = check_formula},
+    {.name = "slices in two halves", .in = {{11, 13}, {11, 13}}, .param = {{21, 13}, {21, 13}, {17, 4}, {17, 4}}, .out = {11, 17},
+     .run = check_halves, .formula = formula_halves},
+    {0}};

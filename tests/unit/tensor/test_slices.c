@@ -11,7 +11,7 @@
 enum { MOST = 64 };
 static const struct { int n_dims; int64_t rows, cols, parts[LLM_MAX_PARTS]; bool by_columns; int n; } cases[] = {
     {2, 12, 5, {0}, false, 4}, {2, 5, 12, {0}, true, 3}, {2, 24, 2, {12, 6, 6}, false, 6}, {1, 8, 0, {4, 4}, false, 2}, {1, 6, 0, {0}, false, 6},
-    {2, 16, 3, {8, 8}, false, 8}};
+    {2, 16, 3, {8, 8}, false, 8}, {2, 28, 2, {8, 8, 4, 4, 4}, false, 4}};
 
 /* Row and column of an element of the whole, and the slice that has it. */
 static int slice_of(size_t k, int64_t at)

@@ -15,6 +15,7 @@ static void declare_mamba(struct llm_declare *d, struct llm_module *m)
     const struct llm_config *c = d->config;
     int64_t inner = c->intermediate_size, rank = c->time_step_rank;
     llm_declare_linear(d, &m->p[LLM_MAMBA_IN], LLM_STEM_QKV, 2 * inner, c->hidden_size, "2 intermediate_size, hidden_size", c->mlp_bias);
+    llm_declare_fused(d, (int64_t[]){inner, inner}, 2); /* channels and their gates */
     conv(d, m, inner);
     llm_declare_plain(d, &m->p[LLM_MAMBA_X_PROJ].w, LLM_STEM_STATES, rank + 2 * c->state_size, inner,
                       "time_step_rank + 2 state_size, intermediate_size", LLM_INIT_NORMAL);
@@ -56,10 +57,12 @@ const struct llm_module_kind llm_module_mamba = {
 static void declare_mamba2(struct llm_declare *d, struct llm_module *m)
 {
     const struct llm_config *c = d->config;
-    int64_t inner = c->intermediate_size, heads = c->ssm_heads;
+    int64_t inner = c->intermediate_size, bc = c->ssm_groups * c->state_size, heads = c->ssm_heads;
     llm_declare_linear(d, &m->p[LLM_MAMBA_IN], LLM_STEM_QKV, inner + llm_mamba2_conv_width(c) + heads, c->hidden_size,
                        "2 intermediate_size + 2 n_groups * state_size + num_heads, hidden_size", c->mlp_bias);
+    llm_declare_fused(d, (int64_t[]){inner, inner, bc, bc, heads}, 5); /* gates, x, b, c, time steps */
     conv(d, m, llm_mamba2_conv_width(c));
+    llm_declare_fused(d, (int64_t[]){inner, bc, bc}, 3);
     llm_declare_plain(d, &m->p[LLM_MAMBA_DT].b, LLM_STEM_TIME_BIAS, heads, 0, "num_heads", LLM_INIT_TIME_STEP);
     llm_declare_plain(d, &m->p[LLM_MAMBA_SCAN].w, LLM_STEM_DECAY, heads, 0, "num_heads", LLM_INIT_LOG_COLUMN);
     llm_declare_minus_exp(d);
