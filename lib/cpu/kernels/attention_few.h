@@ -13,39 +13,43 @@ INLINE V stored(const char *row, int64_t i, enum form f, const enum llm_dtype ty
     return as_unit(numbers(row, i + VN, i, type), type == LLM_BF16 ? FLOATS : f);
 }
 
-/* Scores of `rows` query rows with 2·VN keys: squares of keys are transposed in registers. `left`: how many of the keys there are. */
+/* Scores of `rows` query rows with 2·VN keys, of which the first `left` are there: squares of keys are transposed in registers. */
 INLINE void few_keys(float *s, const float *q, int64_t ldq, const char *k, int64_t bytes, int64_t left, int64_t d_k, const int rows,
-                     const bool whole, enum form f, const enum llm_dtype type)
+                     enum form f, const enum llm_dtype type)
 {
+    const char *key[2 * VN];
     V sum[2][FEW_TOGETHER];
+    for (int i = 0; i < 2 * VN; i++) key[i] = k + (i < left ? i : 0) * bytes;
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) sum[0][r] = sum[1][r] = v_zero();
     for (int64_t u = 0; u < d_k; u += VN)
 #pragma GCC unroll 2
         for (int half = 0; half < 2; half++) {
-            V key[VN];
+            V square[VN];
 #pragma GCC unroll 16
-            for (int i = 0; i < VN; i++) key[i] = whole || half * VN + i < left ? stored(k + (half * VN + i) * bytes, u, f, type) : v_zero();
-            v_transpose(key);
+            for (int i = 0; i < VN; i++) square[i] = stored(key[half * VN + i], u, f, type);
+            v_transpose(square);
 #pragma GCC unroll 16
             for (int i = 0; i < VN; i++)
 #pragma GCC unroll 4
-                for (int r = 0; r < rows; r++) sum[half][r] = v_fma(v_set1(q[r * ldq + u + i]), key[i], sum[half][r]);
+                for (int r = 0; r < rows; r++) sum[half][r] = v_fma(v_set1(q[r * ldq + u + i]), square[i], sum[half][r]);
         }
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; r++) {
-        v_store(s + r * TILE, sum[0][r]);
-        v_store(s + r * TILE + VN, sum[1][r]);
-    }
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; half++) {
+            const M there = v_lt(v_iota(), v_set1((float)(left - half * VN)));
+            v_store(s + r * TILE + half * VN, v_select(there, sum[half][r], v_zero()));
+        }
 }
 
 INLINE void few_scores(float *s, const float *q, int64_t ldq, const char *k, int64_t bytes, int64_t have, int64_t d_k, int64_t keys,
                        const int rows, enum form f, const enum llm_dtype type)
 {
-    for (int64_t c = 0; c < keys; c += 2 * VN) {
-        if (c + 2 * VN <= have) few_keys(s + c, q, ldq, k + c * bytes, bytes, 2 * VN, d_k, rows, true, f, type);
-        else few_keys(s + c, q, ldq, k + c * bytes, bytes, have - c, d_k, rows, false, f, type);
-    }
+    int64_t c = 0;
+    for (; c < keys && c < have; c += 2 * VN) few_keys(s + c, q, ldq, k + c * bytes, bytes, have - c, d_k, rows, f, type);
+    for (; c < keys; c += VN)
+        for (int r = 0; r < rows; r++) v_store(s + r * TILE + c, v_zero());
 }
 
 /* Columns [c, c + nv·VN) of the outputs of `rows` rows. */
