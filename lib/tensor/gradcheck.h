@@ -31,7 +31,7 @@ struct llm_gradcheck {
     X(dropout) X(cross_entropy) \
     X(route) X(mixture) X(heads) X(gather) X(mean) X(unit) X(contrastive) X(match) X(recurrent) X(short_conv) X(window) X(scan) \
     X(token_shift) X(token_mix_rank) X(wkv4) X(wkv) X(rwkv7) X(long_conv) X(hyena_filter) \
-    X(edit) X(replace) X(slices)
+    X(edit) X(replace) X(slices) X(slices_common)
 #define LLM_GRADCHECK_DECLARE(op) extern const struct llm_gradcheck llm_gradcheck_##op[];
 LLM_GRADCHECKS(LLM_GRADCHECK_DECLARE)
 

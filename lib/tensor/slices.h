@@ -19,6 +19,14 @@ void llm_slices_enter(struct llm_ctx *c, struct llm_tensor *x, const struct llm_
 /* The sum over all slices of their outputs, plus the bias, which is whole (NULL: none). y[i], the output of slice s->first + i, is overwritten. */
 struct llm_tensor *llm_slices_sum(struct llm_ctx *c, struct llm_tensor *const *y, const struct llm_slices *s, struct llm_param *bias);
 
+/* What slices have in common and each has a part of is a sum over them, too. Columns: x, `runs` runs of equal length, becomes [rows, runs · cols],
+ * zero but for run i at column i · cols + at. */
+struct llm_tensor *llm_slices_place(struct llm_ctx *c, struct llm_tensor *x, int64_t runs, int64_t cols, int64_t at);
+/* The norm of rows of which slices have runs of columns: Σ x² of each row of the slice, [rows, 1], and x / sqrt(squares / n + eps), for `squares` of
+ * all n columns. */
+struct llm_tensor *llm_slices_squares(struct llm_ctx *c, struct llm_tensor *x);
+struct llm_tensor *llm_slices_over_rms(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *squares, int64_t n, float eps);
+
 /* The sum of terms x[i], of slice s->first + i, over all ranks' slices; [rows, cols], rows `stride` apart. Writes over x. *sum is on `acts` or where
  * x[0] is, with rows *sum_stride apart. False after a failure. */
 bool llm_slices_add(struct llm_ctx *c, const struct llm_slices *s, float *const *x, int64_t rows, int64_t cols, int64_t stride, float **sum,

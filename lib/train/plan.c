@@ -290,16 +290,19 @@ static double value_at(const struct line *l, int64_t few, double layers) { retur
 struct measured { struct line bytes, seconds; double shared, grads, forms; int64_t few; };
 
 /* How many sums the slices of all layers take in the forward pass, and of how many floats for each token: a hidden state for each mixer and each
- * feed-forward part, and of Mamba what the states see. */
-static double sums_of_slices(const struct llm_config *c, double *floats)
+ * feed-forward part, and of Mamba what the states see, of groups that slices divide with their norms. */
+static double sums_of_slices(const struct llm_config *c, const struct llm_train_options *o, double *floats)
 {
-    double n = 0, seen = 0;
+    const bool shared = llm_mamba2_divides_groups(c, o->tensor_parts);
+    double n = 0;
+    *floats = 0;
     for (int64_t l = 0; l < c->num_hidden_layers; l++) {
-        const bool states = llm_decoder_mixer(c, l) == &llm_module_mamba;
-        n += 1 + states + (llm_decoder_ffn(c, l) != NULL);
-        seen += states;
+        const struct llm_module_kind *mixer = llm_decoder_mixer(c, l);
+        const bool mamba = mixer == &llm_module_mamba, mamba2 = mixer == &llm_module_mamba2 && shared, ffn = llm_decoder_ffn(c, l) != NULL;
+        n += 1 + mamba + 2 * mamba2 + ffn;
+        *floats += (double)((1 + ffn) * c->hidden_size + mamba * (c->time_step_rank + 2 * c->state_size)
+                            + mamba2 * c->ssm_groups * (2 * c->state_size + 1));
     }
-    *floats = (n - seen) * (double)c->hidden_size + seen * (double)(c->time_step_rank + 2 * c->state_size);
     return n;
 }
 
@@ -312,7 +315,7 @@ static double sent_by_member(const struct llm_config *c, const struct llm_train_
     const double others = (double)members - 1, nodes = (double)llm_tree_nodes(0, own, o->tensor_parts, NULL);
     const double hidden = (double)c->hidden_size;
     double floats;
-    sums_of_slices(c, &floats);
+    sums_of_slices(c, o, &floats);
     floats *= layers / (double)c->num_hidden_layers * (o->checkpoint_every > 0 ? 3 : 2);
     const double sums = nodes * (floats + heads * hidden) + (embeds ? hidden / (double)members : 0);
     return 4 * tokens * others * (sums + (heads ? (double)(2 * own + 1) : 0));
@@ -390,7 +393,7 @@ static int add_work(struct llm_plan *p, const struct llm_config *c, const struct
     if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
     const double passed = n > 2 || vp > 1 ? 4 * (double)vp : n > 1 ? 2 : 0; /* messages between chunks */
     double floats;
-    p->messages += passes * ((members - 1) * (sums_of_slices(c, &floats) / (double)n * (o->checkpoint_every > 0 ? 3 : 2) + 2) + passed
+    p->messages += passes * ((members - 1) * (sums_of_slices(c, o, &floats) / (double)n * (o->checkpoint_every > 0 ? 3 : 2) + 2) + passed
                              + (ep - 1) * slices * 5 * mixtures(c, NULL) / (double)n
                              + (cp - 1) * (layers * (o->checkpoint_every > 0 ? 6 : 4) + mixtures(c, NULL)) / (double)n);
     return 0;

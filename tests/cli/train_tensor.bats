@@ -13,6 +13,7 @@ setup() {
     mamba=(llm-train -c mamba --set hidden_size=24 --set num_hidden_layers=2 --set initializer_range=.4 "${of[@]}") # of weights that move the states
     mamba2=(llm-train -c mamba2 --set hidden_size=24 --set num_hidden_layers=2 --set num_heads=8 --set head_dim=6 --set n_groups=4
         --set initializer_range=.4 "${of[@]}")
+    one_group=("${mamba2[@]}" --set n_groups=1) # of which all slices have a part
 }
 
 # family TYPE KEY=VALUE...: a small model of a family in TYPE.json
@@ -68,13 +69,16 @@ family() {
     same_in "4 tp=2,cp=2 pp=2,tp=2" "${mamba[@]}" --set use_bias=true --tensor-parts 2 --seq-parts 2 --precision f32 -n 2 -b 2 --accumulate 2 --checkpoint-every 1
     same_in "3 tp=3" "${mamba[@]}" --tensor-parts 6 --precision f32 -n 2 -b 4 --cross-document
     same_in "4 tp=4 dp=2,tp=2,zero=2" "${mamba2[@]}" --tensor-parts 4 --precision f32 -n 3 -b 4 --grad-shards 2 --val .2 --eval-every 2
+    same_in "4 tp=2,cp=2 pp=2,tp=2 dp=2,tp=2,zero=3" "${one_group[@]}" --set use_bias=true --tensor-parts 4 --seq-parts 2 -n 2 -b 2 --grad-shards 2 \
+        --checkpoint-every 1
+    same_in "4 tp=2,cp=2 pp=2,tp=2 tp=4" "${mamba2[@]}" --set n_groups=2 --tensor-parts 4 --seq-parts 2 --precision f32 -n 2 -b 4 --cross-document
     same_in "4 tp=2,cp=2 pp=2,tp=2" "${mamba2[@]}" --set use_bias=true --tensor-parts 4 --seq-parts 2 -n 2 -b 2 --accumulate 2 --checkpoint-every 1
 }
 
 @test "Mamba and Mamba 2 in slices: the weights, the loss but for rounding, the gradient; a run goes on in another layout" {
     need_mpi
     local c p
-    for c in mamba mamba2; do
+    for c in mamba mamba2 one_group; do
         local -n run_of=$c
         for p in 1 2 4; do
             "${run_of[@]}" -n 0 -b 4 --tensor-parts $p -o $p.safetensors
@@ -150,7 +154,9 @@ family() {
     refused "$parts $model layers that are neither attention nor Mamba (rwkv)" llm-train -c rwkv "${of[@]}" --tensor-parts 2
     refused "$parts a divisor of the model's 48 channels of Mamba, found 5" "${mamba[@]}" --tensor-parts 5
     refused "$parts a divisor of the model's 8 heads of Mamba 2, found 3" "${mamba2[@]}" --tensor-parts 3
-    refused "$parts a divisor of the model's 4 groups of Mamba 2's heads (n_groups), found 8" "${mamba2[@]}" --tensor-parts 8
+    refused "$parts a divisor of the model's 31 inputs of Mamba 2's states, found 2" "${one_group[@]}" --set state_size=31 --tensor-parts 2
+    refused "$parts a divisor or a multiple of the model's 4 groups of Mamba 2's heads (n_groups), found 6" "${mamba2[@]}" --set num_heads=12 \
+        --set head_dim=4 --set state_size=3 --tensor-parts 6
     refused "$parts a run without --carry-state" "${mamba[@]}" --tensor-parts 2 --carry-state
     refused "$parts $model layers that predict further (llama)" "${llama[@]}" --set num_nextn_predict_layers=1 --tensor-parts 2
     family qwen3
@@ -195,13 +201,13 @@ family() {
         logged=$(tail -n 1 log | jq .comm_bytes)
         awk -v planned="$planned" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
     done
-    for layout in tp=2 dp=2,tp=2 tp=2,cp=2; do
-        n=4
-        [[ $layout != tp=2 ]] || n=2
-        local mamba=(llm-train -q -j 1 -c mamba --set vocab_size=300 --set hidden_size=64 --set num_hidden_layers=6 -l 24 -b 2 --accumulate 6
+    local line c
+    for line in "mamba tp=2 2" "mamba dp=2,tp=2 4" "mamba tp=2,cp=2 4" "mamba2 tp=2 2"; do
+        read -r c layout n <<< "$line"
+        local of=(llm-train -q -j 1 -c "$c" --set vocab_size=300 --set hidden_size=256 --set num_hidden_layers=4 -l 24 -b 2 --accumulate 6
             --grad-shards 2 --tensor-parts 4 --seq-parts 2 --shard "$layout")
-        planned=$("${mamba[@]}" --plan | value rank_sent_bytes)
-        ranks $n "${mamba[@]}" -n 2 -o x.llm --log log "$F/data.tok"
+        planned=$("${of[@]}" --plan | value rank_sent_bytes)
+        ranks "$n" "${of[@]}" -n 2 -o x.llm --log log "$F/data.tok"
         logged=$(tail -n 1 log | jq .comm_bytes)
         awk -v planned="$planned" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged) ^ 2) }'
     done

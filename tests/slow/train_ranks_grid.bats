@@ -147,7 +147,8 @@ setup() {
         for line in "nano --set n_layer=2 --set n_embd=48 --set n_head=12" "tiny ${small[*]} --set num_attention_heads=12 --set num_key_value_heads=12" \
             "moe ${small[*]} --set num_attention_heads=12 --set num_key_value_heads=12 --set num_local_experts=5" \
             "mla ${small[*]} --set num_attention_heads=12 --set num_key_value_heads=12" "mamba --set hidden_size=24 --set num_hidden_layers=2" \
-            "mamba2 --set hidden_size=24 --set num_hidden_layers=2 --set num_heads=12 --set head_dim=4 --set n_groups=12"; do
+            "mamba2 --set hidden_size=24 --set num_hidden_layers=2 --set num_heads=12 --set head_dim=4 --set n_groups=12" \
+            "mamba2 --set hidden_size=24 --set num_hidden_layers=2 --set num_heads=12 --set head_dim=4 --set state_size=24"; do
             read -ra family <<< "$line"
             for r in 2 3 4 6; do
                 same_in "$r tp=$r" llm-train -c "${family[@]}" --tensor-parts 12 --precision $precision "${of[@]}" -b 2 --accumulate 2

@@ -91,7 +91,7 @@ int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err
     const struct { int64_t size; const char *what; } sizes[] = {
         {attention ? c->num_attention_heads : 0, "attention heads"}, {attention ? c->num_key_value_heads : 0, "key/value heads"},
         {has(c, &llm_module_mamba) ? c->intermediate_size : 0, "channels of Mamba"},
-        {mamba2 ? c->ssm_heads : 0, "heads of Mamba 2"}, {mamba2 ? c->ssm_groups : 0, "groups of Mamba 2's heads (n_groups)"},
+        {mamba2 ? c->ssm_heads : 0, "heads of Mamba 2"}, {mamba2 ? c->ssm_groups * c->state_size : 0, "inputs of Mamba 2's states"},
         {has(c, &llm_module_mlp) ? c->intermediate_size : 0, "channels of the feed-forward parts"},
         {has(c, &llm_module_moe) ? c->moe_intermediate_size : 0, "channels of an expert"}};
     if (n == 1) return 0;
@@ -106,7 +106,9 @@ int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err
         return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a divisor of the model's %lld %s, found %lld", (long long)sizes[i].size,
                         sizes[i].what, (long long)n);
     }
-    return 0;
+    if (!mamba2 || !llm_mamba2_divides_groups(c, n) || n % c->ssm_groups == 0) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a divisor or a multiple of the model's %lld groups of Mamba 2's heads (n_groups), "
+                    "found %lld", (long long)c->ssm_groups, (long long)n);
 }
 
 int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t slices, int64_t ranks, int64_t context, struct llm_err *e)

@@ -82,36 +82,92 @@ struct llm_tensor *llm_forward_mamba(struct llm_ctx *c, const struct llm_module 
 
 /* ---- Mamba 2: one decay per head, groups of b and c, a convolution over x, b and c, a norm after the gate ---- */
 
-/* The heads and groups of slice j of n, or all (0 of 1), and their part of the output with the bias. */
-static struct llm_tensor *mamba2_heads(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x, int64_t j,
-                                       int64_t parts)
+/* The projections and the convolution of the heads of `m`, one of n slices or all. */
+static struct channels mamba2_channels(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x, int64_t n)
 {
     const struct llm_config *f = p->config;
-    int64_t inner = f->intermediate_size / parts, wide = llm_mamba2_conv_width(f) / parts, heads = f->ssm_heads / parts, n;
-    int64_t groups = f->ssm_groups / parts, bc = groups * f->state_size;
-    (void)j;
-    const struct llm_segment *last = llm_pass_segments(c, p, 0, &n);
+    int64_t inner = f->intermediate_size / n, wide = llm_mamba2_conv_width(f) / n, n_segments;
+    const struct llm_segment *last = llm_pass_segments(c, p, 0, &n_segments);
+    struct channels k = {.both = llm_linear(c, x, m->p[LLM_MAMBA_IN].w, m->p[LLM_MAMBA_IN].b)};
+    k.u = llm_visit(c, &p->site, LLM_PLACE_MIXER_CONV, short_conv(c, m, f, llm_columns(c, k.both, inner, wide), last, n_segments));
+    return k;
+}
+
+/* The scan of these heads, which are in so many groups with inputs b and outputs `to` of the states, and the gate. */
+static struct llm_tensor *mamba2_scan(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, const struct channels *k,
+                                      struct llm_tensor *b, struct llm_tensor *to, int64_t groups, int64_t n)
+{
+    const struct llm_config *f = p->config;
+    const struct llm_linear_params *scan = &m->p[LLM_MAMBA_SCAN];
+    int64_t inner = f->intermediate_size / n, wide = llm_mamba2_conv_width(f) / n, heads = f->ssm_heads / n;
     struct llm_scan o = {.by_head = true, .heads = heads, .groups = groups, .dt_min = (float)f->time_step_min_limit,
                          .dt_max = (float)f->time_step_max_limit};
     o.segments = llm_pass_segments(c, p, (f->conv_kernel - 1) * wide, &o.n_segments);
-    struct llm_tensor *all = llm_linear(c, x, m->p[LLM_MAMBA_IN].w, m->p[LLM_MAMBA_IN].b);
-    struct llm_tensor *u = short_conv(c, m, f, llm_columns(c, all, inner, wide), last, n);
-    u = llm_visit(c, &p->site, LLM_PLACE_MIXER_CONV, u);
-    const struct llm_linear_params *scan = &m->p[LLM_MAMBA_SCAN];
-    struct llm_tensor *y = llm_selective_scan(c, llm_columns(c, u, 0, inner), llm_columns(c, all, inner + wide, heads),
-                                              llm_columns(c, u, inner, bc), llm_columns(c, u, inner + bc, bc), scan->w, scan->b,
-                                              m->p[LLM_MAMBA_DT].b, &o);
-    y = llm_gated(c, llm_columns(c, all, 0, inner), y, LLM_ACT_SILU); /* whatever hidden_act says */
+    struct llm_tensor *y = llm_selective_scan(c, llm_columns(c, k->u, 0, inner), llm_columns(c, k->both, inner + wide, heads), b, to,
+                                              scan->w, scan->b, m->p[LLM_MAMBA_DT].b, &o);
+    return llm_gated(c, llm_columns(c, k->both, 0, inner), y, LLM_ACT_SILU); /* whatever hidden_act says */
+}
+
+static struct llm_tensor *mamba2_out(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *y)
+{
+    return llm_linear(c, llm_visit(c, &p->site, LLM_PLACE_MIXER_HIDDEN, y), m->p[LLM_MAMBA_OUT].w, m->p[LLM_MAMBA_OUT].b);
+}
+
+/* The whole groups of slice j of n, or all (0 of 1), and their part of the output with the bias. */
+static struct llm_tensor *mamba2_groups(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x, int64_t j,
+                                        int64_t n)
+{
+    const struct llm_config *f = p->config;
+    int64_t inner = f->intermediate_size / n, groups = f->ssm_groups / n, bc = groups * f->state_size;
+    const struct channels k = mamba2_channels(c, m, p, x, n);
+    (void)j;
+    struct llm_tensor *y = mamba2_scan(c, m, p, &k, llm_columns(c, k.u, inner, bc), llm_columns(c, k.u, inner + bc, bc), groups, n);
     c->recompute = LLM_RECOMPUTE_INNER;
     llm_panels_for(c, 1, &m->p[LLM_MAMBA_OUT].w);
     y = llm_rmsnorm(c, y, m->p[LLM_MAMBA_NORM].w, (float)f->norm_eps, 0, inner / groups);
     c->recompute = LLM_KEPT;
     c->to_panels = false;
-    y = llm_visit(c, &p->site, LLM_PLACE_MIXER_HIDDEN, y);
-    return llm_linear(c, y, m->p[LLM_MAMBA_OUT].w, m->p[LLM_MAMBA_OUT].b);
+    return mamba2_out(c, m, p, y);
+}
+
+/* Slices of more than one to a group: each convolves a part of the inputs and outputs of the states of all groups, which are then put together; and
+ * the norm is of the channels of all slices of the group. */
+static struct llm_tensor *mamba2_slices(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x,
+                                        const struct llm_slices *s)
+{
+    const struct llm_config *f = p->config;
+    const int64_t n = s->n, inner = f->intermediate_size / n, bc = f->ssm_groups * f->state_size;
+    const int own = s->end - s->first;
+    struct llm_tensor *in[LLM_MAX_SLICES], *seen[LLM_MAX_SLICES], *y[LLM_MAX_SLICES], *squares[LLM_MAX_SLICES], *out[LLM_MAX_SLICES];
+    struct channels k[LLM_MAX_SLICES];
+    llm_slices_enter(c, x, s, in);
+    for (int i = 0; i < own; i++) {
+        const struct llm_module slice = llm_module_slice(c, m, s->first + i, 0);
+        k[i] = mamba2_channels(c, &slice, p, in[i], n);
+        seen[i] = llm_slices_place(c, llm_columns(c, k[i].u, inner, 2 * bc / n), 2, bc, (s->first + i) * bc / n);
+    }
+    llm_slices_enter(c, llm_slices_sum(c, seen, s, NULL), s, seen);
+    for (int i = 0; i < own; i++) {
+        const struct llm_module slice = llm_module_slice(c, m, s->first + i, 0);
+        const int64_t group = (s->first + i) * f->ssm_groups / n;
+        y[i] = mamba2_scan(c, &slice, p, &k[i], llm_columns(c, seen[i], group * f->state_size, f->state_size),
+                           llm_columns(c, seen[i], bc + group * f->state_size, f->state_size), 1, n);
+        squares[i] = llm_slices_place(c, llm_slices_squares(c, y[i]), 1, f->ssm_groups, group);
+    }
+    llm_slices_enter(c, llm_slices_sum(c, squares, s, NULL), s, squares);
+    for (int i = 0; i < own; i++) {
+        struct llm_module slice = llm_module_slice(c, m, s->first + i, 0);
+        slice.p[LLM_MAMBA_OUT].b = NULL; /* it is added once, to the sum */
+        struct llm_tensor *of_group = llm_columns(c, squares[i], (s->first + i) * f->ssm_groups / n, 1);
+        y[i] = llm_slices_over_rms(c, y[i], of_group, f->intermediate_size / f->ssm_groups, (float)f->norm_eps);
+        out[i] = mamba2_out(c, &slice, p, llm_gain(c, y[i], slice.p[LLM_MAMBA_NORM].w));
+    }
+    return llm_slices_sum(c, out, s, m->p[LLM_MAMBA_OUT].b);
 }
 
 struct llm_tensor *llm_forward_mamba2(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
-    return llm_module_slices(c, m, p, x, LLM_MAMBA_OUT, mamba2_heads);
+    const struct llm_slices *s = m->p[LLM_MAMBA_OUT].w->slices;
+    if (s && llm_mamba2_divides_groups(p->config, s->n)) return mamba2_slices(c, m, p, x, s);
+    return llm_module_slices(c, m, p, x, LLM_MAMBA_OUT, mamba2_groups);
 }
