@@ -274,6 +274,10 @@ tensors() {
         jq --arg how $how '.init_lora_weights = $how' "$golden/init/adapter_config.json" > bad/adapter_config.json
         refused 69 "init_lora_weights: expected an adapter without it, found \"$how\"" llm-infer -m "$tiny" --adapter bad x
     done
+    for variant in kasa_config monteclora_config use_bdlora; do # with more tensors beside a pair, or parts of matrices
+        jq --arg key $variant '.[$key] = {}' "$golden/init/adapter_config.json" > bad/adapter_config.json
+        refused 69 "bad: adapter_config.json: $variant: expected an adapter without it, found {}" llm-infer -m "$tiny" --adapter bad x
+    done
     jq '.peft_type = "IA3"' "$golden/init/adapter_config.json" > bad/adapter_config.json
     refused 69 "peft_type: expected LORA, found IA3" llm-infer -m "$tiny" --adapter bad x
     jq '.lora_alpha = -1' "$golden/init/adapter_config.json" > bad/adapter_config.json

@@ -165,7 +165,8 @@ static const struct { const char *key, *harmless; } keys[] = {
     {"layer_replication", "[]"}, {"lora_bias", "[false]"},
     {"use_qalora", "[false]"}, {"megatron_config", "[]"}, {"trainable_token_indices", "[]"},
     {"init_lora_weights", "[true, false, \"gaussian\", \"orthogonal\", \"eva\"]"}, /* others change the base when PEFT loads them */
-    {"exclude_modules", "*"}, {"alora_invocation_tokens", "[]"}, {"arrow_config", "[]"}};
+    {"exclude_modules", "*"}, {"alora_invocation_tokens", "[]"}, {"arrow_config", "[]"}, {"use_bdlora", "[]"}, {"kasa_config", "[]"},
+    {"monteclora_config", "[]"}};
 
 static int check_key(const json_t *config, const char *key, const char *harmless, struct llm_err *e)
 {
