@@ -239,8 +239,8 @@ static int find_breakers(struct session *s, struct llm_err *e)
     static const char *standard[] = {"\n", ":", "\"", "*"};
     const struct llm_strs usual = {standard, sizeof standard / sizeof *standard}, *texts = s->a->dry_breakers.n > 0 ? &s->a->dry_breakers : &usual;
     if (!s->a->jsonl && !s->a->chat && s->a->sampling.dry_multiplier == 0) return 0;
-    if (breakers_mark(s, texts->v, texts->n, &s->dry_breakers, e) < 0) return -1;
-    s->sampling.dry_breakers = s->dry_breakers;
+    if (llm_dry_breakers_init(&s->dry_breakers, s->model->tokenizer, s->model->config.vocab_size, texts->v, texts->n, e) < 0) return -1;
+    s->sampling.dry_breakers = &s->dry_breakers;
     return 0;
 }
 
@@ -456,7 +456,7 @@ int main(int argc, char **argv)
     llm_knn_release(&s.knn);
     llm_model_destroy(s.model);
     free(s.bias);
-    free(s.dry_breakers);
+    llm_dry_breakers_release(&s.dry_breakers);
     free(s.negative);
     llm_pool_stop();
     llm_signal_die();

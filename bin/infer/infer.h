@@ -9,6 +9,7 @@
 #include "infer/generate.h"
 #include "infer/zero_shot.h"
 #include "infer/kvfile.h"
+#include "infer/sample/dry.h"
 #include "infer/sample/options.h"
 #include "io/table.h"
 #include "model/weights/fim.h"
@@ -102,7 +103,7 @@ struct session {
     struct llm_sampling sampling;  /* from the options */
     struct llm_zero_shot zero_shot; /* the classes of --labels; empty without */
     struct llm_logit_bias *bias;
-    uint8_t *dry_breakers;         /* of sampling */
+    struct llm_dry_breakers dry_breakers; /* of sampling */
     int64_t cache_memory;          /* bytes that --memory leaves to caches; 0: not bounded */
     int32_t *negative;             /* [n_negative] tokens of --negative-prompt */
     size_t n_negative;
@@ -198,10 +199,6 @@ int adapters_take(const struct session *s, const json_t *object, float **factors
  * empty list: none. *strengths: by the number of the editor, malloced; NULL: the line says nothing. A line that cannot be used: EX_DATAERR.
  * 0 or -1. */
 int steer_take(const struct session *s, const json_t *object, float **strengths, struct llm_err *e) LLM_MUST_CHECK;
-
-/* Marks the tokens that end a repetition of DRY: those with one of the texts in them. *marks: [vocab_size], malloced; NULL: none do, as there is no
- * text, or the text "none". 0 or -1. */
-int breakers_mark(const struct session *s, const char *const *texts, size_t n_texts, uint8_t **marks, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Makes the constraint that the options ask for, if any: s->constraint. 0 or -1. */
 int constraints_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

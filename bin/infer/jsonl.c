@@ -30,7 +30,7 @@ struct line {
     struct sight pictures;   /* of its text */
     float *strengths;        /* of --steer's directions; NULL: as it says */
     json_t *stop_list;       /* keeps the stops alive */
-    uint8_t *dry_breakers;   /* of its "dry_sequence_breaker" */
+    struct llm_dry_breakers dry_breakers; /* of its "dry_sequence_breaker" */
     struct llm_constraint *constraint; /* of the line, or the command line's; NULL: none */
     int64_t group;           /* prompts before it in the input */
     int64_t generated;       /* tokens of its samples so far */
@@ -64,7 +64,7 @@ static void line_destroy(struct line *l)
     sight_release(&l->pictures);
     free(l->ids);
     free(l->stops);
-    free(l->dry_breakers);
+    llm_dry_breakers_release(&l->dry_breakers);
     free(l->biases);
     free(l->negative);
     free(l->adapters);
@@ -226,8 +226,9 @@ static int take_breakers(const struct run *r, struct line *l, struct llm_prompt 
         if (got > 0 && before) got = llm_fail(e, EX_DATAERR, "expected one of \"%s\" and \"%s\"", before, names[i]);
         if (got > 0) {
             before = names[i];
-            got = breakers_mark(r->s, texts, json_array_size(list), &l->dry_breakers, e);
-            p->sampling.dry_breakers = l->dry_breakers;
+            const struct llm_model *m = r->s->model;
+            got = llm_dry_breakers_init(&l->dry_breakers, m->tokenizer, m->config.vocab_size, texts, json_array_size(list), e);
+            p->sampling.dry_breakers = &l->dry_breakers;
         }
         free(texts);
         json_decref(list);

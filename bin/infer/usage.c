@@ -246,6 +246,9 @@ void infer_check_options(struct args *a, const char *operand)
     for (size_t i = 0; i < a->stop.n; i++) {
         if (!a->stop.v[i][0]) llm_usage(&infer_cli, "--stop: expected a text that is not empty");
     }
+    for (size_t i = 0; i < a->dry_breakers.n; i++) {
+        if (!a->dry_breakers.v[i][0]) llm_usage(&infer_cli, "--dry-sequence-breaker: expected a text that is not empty");
+    }
     check_batch(a, to_stdout, owners);
     check_search(a, owners);
     if ((a->grammar != NULL) + (a->regex != NULL) + (a->choices != NULL) + (a->json_schema != NULL) + a->json_object > 1) {

@@ -127,5 +127,6 @@ request() {
     request a '{"prompt": "Once", "max_tokens": 2, "dry_sequence_breakers": ["a"]}' | llm-infer -m "$M" -q --jsonl | jq -e '.error == null'
     # what was drawn from is said in rollouts
     llm-infer -m "$M" -q --jsonl --rollout -n 3 --xtc-probability 0.5 <<< '{"prompt": "Once"}' | jq -e '.sampling.xtc_probability == 0.5'
+    refused 2 "--dry-sequence-breaker: expected a text that is not empty" llm-infer -m "$M" --dry-sequence-breaker= x
     refused 2 "--dry-base: expected a number from 1 to" llm-infer -m "$M" --dry-base 0.5 x
 }

@@ -1,7 +1,8 @@
 /* DRY, "don't repeat yourself" (p-e-w 2024, as llama.cpp has it): a token that would continue a repetition of what stands at the text's end loses
- * multiplier · base^(length of the repetition - allowed length). Tokens with a breaker's text end a repetition. */
+ * multiplier · base^(length of the repetition - allowed length). Breakers end a repetition. */
 #include <math.h>
 #include <stdlib.h>
+#include "infer/sample/dry.h"
 #include "infer/sample/steps.h"
 
 struct match { int32_t id, length; };
@@ -11,10 +12,22 @@ static bool active(const struct llm_sampling *p)
     return p->dry_multiplier != 0 && p->dry_base >= 1 && p->dry_penalty_last_n != 0;
 }
 
-/* Ids from n on, the vocabulary's size, are those of pictures. */
+/* Whether the token alone ends a repetition. Ids from n on, the vocabulary's size, are those of pictures. */
 static bool is_breaker(const struct llm_sampling *p, int32_t id, size_t n)
 {
-    return (size_t)id >= n || (p->dry_breakers && p->dry_breakers[id]);
+    return (size_t)id >= n || (p->dry_breakers && p->dry_breakers->marks && (p->dry_breakers->marks[id] & LLM_DRY_ENDS));
+}
+
+/* How many of the last of `count` tokens follow the last breaker. */
+static int64_t after_breaker(const struct llm_sampling *p, const int32_t *ids, int64_t count, size_t n)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = count - 1 - i;
+        if ((size_t)ids[at] >= n) return i;
+        const int64_t more = p->dry_breakers && p->dry_breakers->marks ? llm_dry_breaker_at(p->dry_breakers, ids, count, at) : -1;
+        if (more >= 0) return i - more;
+    }
+    return count;
 }
 
 /* By id, of one id the longest first. */
@@ -41,12 +54,12 @@ static void repetitions(const int32_t *ids, int64_t n, int32_t *z)
 
 static void edit(const struct llm_sampling *p, const struct llm_history *h, int32_t *scratch, float *logits, size_t n)
 {
-    int64_t count = p->dry_penalty_last_n < 0 || p->dry_penalty_last_n > h->n ? h->n : p->dry_penalty_last_n, limit = 0, found = 0;
+    int64_t count = p->dry_penalty_last_n < 0 || p->dry_penalty_last_n > h->n ? h->n : p->dry_penalty_last_n, found = 0;
     const int32_t *ids = h->ids + (h->n - count);
+    const int64_t limit = after_breaker(p, ids, count, n);
     int32_t *z = scratch;
     struct match *matches = (struct match *)(scratch + h->n);
     const double max_exponent = p->dry_base > 1.000001 ? 88.7 / log(p->dry_base) : INFINITY; /* the penalty stays finite in single precision */
-    while (limit < count && !is_breaker(p, ids[count - 1 - limit], n)) limit++;
     if (limit < p->dry_allowed_length || count <= p->dry_allowed_length) return;
     repetitions(ids, count, z);
     for (int64_t i = 1; i < count; i++) {

@@ -29,7 +29,7 @@ struct llm_sampling {
     LLM_SAMPLE_TABLE(LLM_SAMPLE_NO_STEP, LLM_SAMPLE_REAL_FIELD, LLM_SAMPLE_INT_FIELD, , )
     const struct llm_logit_bias *bias; /* borrowed */
     size_t n_bias;
-    const uint8_t *dry_breakers; /* [vocab_size] 1 for tokens that end a repetition; borrowed; NULL: none do */
+    const struct llm_dry_breakers *dry_breakers; /* what ends a repetition; borrowed; NULL: nothing does */
     uint64_t seed;
     uint64_t policy_step;       /* training steps that the weights have had, of rollouts; else 0 */
     uint64_t prompt;            /* which prompt this is: llm_draw_prompt of its id */

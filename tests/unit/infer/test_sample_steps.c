@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include "base/buf.h"
 #include "base/rng.h"
 #include "cpu/pool.h"
+#include "infer/sample/dry.h"
 #include "infer/sample/sampler.h"
 
 enum { VOCAB = 400, HISTORY = 300 };
@@ -67,6 +69,7 @@ static void test_dry(void **unused)
     static float logits[VOCAB], edited[VOCAB];
     int32_t h[HISTORY];
     uint8_t breakers[VOCAB] = {0};
+    const struct llm_dry_breakers ends = {.marks = breakers};
     struct llm_sampler s = {0};
     struct llm_err e;
     int changed = 0;
@@ -82,7 +85,7 @@ static void test_dry(void **unused)
         p.dry_base = seed % 5 == 4 ? 1 : 1.1;
         p.dry_allowed_length = seed % 4;
         p.dry_penalty_last_n = seed % 7 == 6 ? 100 : -1;
-        p.dry_breakers = breakers;
+        p.dry_breakers = &ends;
         int64_t n = 1 + (int64_t)llm_rng_below(&r, 1000, HISTORY - 1), from = p.dry_penalty_last_n > 0 && n > 100 ? n - 100 : 0;
         random_logits(logits, seed, 3);
         memcpy(edited, logits, sizeof logits);
@@ -98,6 +101,79 @@ static void test_dry(void **unused)
     }
     assert_true(changed > 50);
     llm_sampler_release(&s);
+}
+
+/* Token 3 with tokens 4 and 5 after it, or with 4 alone, is a breaker; so is 6 alone. */
+static void test_dry_breakers_of_many_tokens(void **unused)
+{
+    static float logits[VOCAB], edited[VOCAB];
+    uint8_t marks[VOCAB] = {[3] = LLM_DRY_BEGINS, [6] = LLM_DRY_ENDS};
+    int32_t both[] = {4, 5}, one[] = {4};
+    struct llm_dry_tail tails[] = {{both, 2}, {one, 1}};
+    struct llm_dry_sequence sequences[] = {{3, 0}, {3, 1}};
+    const struct llm_dry_breakers breakers = {.marks = marks, .v = sequences, .n = 2, .tails = tails, .n_tails = 2};
+    /* The text, the token that would go on a repetition, and the length of what is repeated; -1: nothing is. */
+    static const struct { int32_t ids[12]; int n, next, length; } cases[] = {
+        {{1, 2, 3, 7, 1, 2}, 6, 3, 2},                    /* a head without its tail is a token like others */
+        {{1, 2, 3, 4, 7, 1, 2, 3, 4}, 9, 7, -1},          /* ends in a breaker: nothing is repeated behind it */
+        {{1, 3, 4, 5, 8, 9, 2, 3, 4, 5, 8}, 11, 9, -1},   /* one token is fewer than two */
+        {{3, 4, 8, 9, 7, 3, 4, 8, 9}, 9, 7, 2},           /* of the shorter one */
+        {{1, 5, 8, 9, 3, 4, 5, 8}, 8, 9, -1},             /* of the longer one: 5 is its last */
+        {{6, 8, 9, 7, 6, 8, 9}, 7, 7, 2},
+        {{2, 8, 6, 7, 2, 8}, 6, 6, -1}};                  /* a breaker itself loses nothing */
+    struct llm_sampler s = {0};
+    struct llm_err e;
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct llm_sampling p = plain();
+        const struct llm_history history = {cases[i].ids, cases[i].n};
+        p.dry_multiplier = 1;
+        p.dry_base = 2;
+        p.dry_allowed_length = 2;
+        p.dry_breakers = &breakers;
+        random_logits(logits, (uint32_t)i, 3);
+        memcpy(edited, logits, sizeof logits);
+        assert_int_equal(llm_sampler_filter(&s, &p, &history, edited, VOCAB, &e), 0);
+        for (int32_t id = 0; id < VOCAB; id++) {
+            const bool loses = id == cases[i].next && cases[i].length >= 0;
+            assert_true(fabsf(edited[id] - (logits[id] - (loses ? (float)(1 << (cases[i].length - 2)) : 0))) < 1e-5f);
+        }
+    }
+    llm_sampler_release(&s);
+}
+
+/* Texts of several tokens, found from their bytes: the end of a token is the beginning of a text, its rest is tokens. */
+static void test_dry_breakers_from_texts(void **unused)
+{
+    static const char *const texts[] = {"d balls"};
+    struct llm_err e;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    (void)unused;
+    struct llm_tokenizer *t = llm_tokenizer_load("tests/golden/tiny/tokenizer.json", NULL, &e);
+    assert_non_null(t);
+    const char text[] = "the red balls and the cat";
+    assert_int_equal(llm_encode(t, text, strlen(text), 0, &ids, &n, &e), 0);
+    struct llm_dry_breakers b = {0};
+    assert_int_equal(llm_dry_breakers_init(&b, t, llm_tokenizer_vocab_size(t), texts, 1, &e), 0);
+    int64_t found = 0;
+    for (int64_t at = 0; at < (int64_t)n; at++) {
+        const int64_t more = llm_dry_breaker_at(&b, ids, (int64_t)n, at);
+        if (more < 0) continue;
+        struct llm_buf part = {0};
+        assert_int_equal(llm_decode(t, ids + at, (size_t)more + 1, false, &part, &e), 0);
+        assert_true(part.n >= strlen(texts[0]) && memcmp(part.p + part.n - strlen(texts[0]), texts[0], strlen(texts[0])) == 0);
+        assert_true(more > 0);
+        llm_buf_release(&part);
+        found++;
+    }
+    assert_int_equal(found, 1);
+    llm_dry_breakers_release(&b);
+    static const char *const none[] = {"none"};
+    assert_int_equal(llm_dry_breakers_init(&b, t, llm_tokenizer_vocab_size(t), none, 1, &e), 0);
+    assert_null(b.marks);
+    free(ids);
+    llm_tokenizer_destroy(t);
 }
 
 static void test_dry_stays_finite(void **unused)
@@ -294,7 +370,9 @@ static void test_adaptive_p(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dry), cmocka_unit_test(test_dry_stays_finite), cmocka_unit_test(test_top_n_sigma),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dry), cmocka_unit_test(test_dry_breakers_of_many_tokens),
+                                       cmocka_unit_test(test_dry_breakers_from_texts),
+                                       cmocka_unit_test(test_dry_stays_finite), cmocka_unit_test(test_top_n_sigma),
                                        cmocka_unit_test(test_xtc), cmocka_unit_test(test_dynamic_temperature), cmocka_unit_test(test_mirostat),
                                        cmocka_unit_test(test_adaptive_p)};
     if (llm_pool_start(1, NULL) < 0) return 1;
