@@ -141,16 +141,26 @@ static int read_prompt(struct search *x, struct llm_kv *kv, struct states *h, fl
     return *logits ? 0 : -1;
 }
 
-/* Logits become log-probabilities, edited. 0 or -1. */
-static int prepare(struct search *x, float *logits, const struct llm_kv *kv)
+/* Logits become log-probabilities. 0 or -1. */
+static int normalise(const struct search *x, float *logits)
 {
-    int64_t n = vocab_of(x);
-    struct llm_history h = {kv->ids, kv->n};
-    for (size_t i = 0; x->p.ignore_eos && i < x->s.n_ends; i++) logits[x->s.ends[i]] = -INFINITY;
+    const int64_t n = vocab_of(x);
     const double all = llm_log_sum(logits, n, 1);
     if (!isfinite(all)) return llm_fail(x->e, LLM_EX_FAILURE, "logits are not finite: no token can be chosen");
     for (int64_t i = 0; i < n; i++) logits[i] = (float)((double)logits[i] - all);
-    return llm_sampler_edit(&x->sampler, &x->p.sampling, &h, logits, (size_t)n, x->e);
+    return 0;
+}
+
+static void never_end(const struct search *x, float *logits)
+{
+    for (size_t i = 0; x->p.ignore_eos && i < x->s.n_ends; i++) logits[x->s.ends[i]] = -INFINITY;
+}
+
+/* 0 or -1. */
+static int edit(struct search *x, float *logits, const struct llm_kv *kv)
+{
+    const struct llm_history h = {kv->ids, kv->n};
+    return llm_sampler_edit(&x->sampler, &x->p.sampling, &h, logits, (size_t)vocab_of(x), x->e);
 }
 
 /* ---- beams ---- */
@@ -228,7 +238,9 @@ static int step_group(struct search *x, struct group *g, float *rows, int32_t *c
         if (!g->beams[b].open) continue;
         float *row = rows;
         rows += vocab;
-        status = prepare(x, row, &g->beams[b].kv);
+        never_end(x, row);
+        status = normalise(x, row);
+        if (status == 0) status = edit(x, row, &g->beams[b].kv); /* transformers edits log-probabilities here, else logits */
         for (int64_t i = 0; i < vocab && x->o->groups > 1; i++) row[i] -= (float)(x->o->diversity_penalty * chosen[i]);
         llm_most_likely(row, vocab, each, ids);
         for (int64_t i = 0; i < each; i++) {
@@ -413,12 +425,12 @@ static int search_contrast(struct search *x, struct llm_completion *c)
     c->finish = x->p.max_tokens >= 0 && x->max == x->p.max_tokens ? LLM_FINISH_LENGTH : LLM_FINISH_CONTEXT;
     while (status == 0 && x->n < x->max) {
         if (llm_signal_caught()) status = 1;
-        if (status == 0) status = prepare(x, logits, kv);
+        never_end(x, logits);
+        if (status == 0) status = edit(x, logits, kv);
+        if (status == 0) status = normalise(x, logits);
         if (status != 0) break;
-        double sum = 0;
-        for (int64_t i = 0; i < vocab; i++) sum += exp((double)logits[i]); /* edits have changed it from 1 */
         llm_most_likely(logits, vocab, k, ids);
-        for (int64_t i = 0; i < k; i++) p[i] = exp((double)logits[ids[i]]) / sum;
+        for (int64_t i = 0; i < k; i++) p[i] = exp((double)logits[ids[i]]);
         status = try_tokens(x, kv, &h, ids, p, k, &best, &logits);
         if (status < 0) break;
         if (ends(x, ids[best])) {

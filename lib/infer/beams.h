@@ -21,8 +21,8 @@ struct llm_beams {
 };
 
 /* As llm_generate, prompt after prompt: `next`, `text`, `done` and `fail_alone` of g are used, its drafts, sharing and bounds are not. Of the
- * sampling options the edits of logits act, on log-probabilities. prompt.samples ≤ beams completions are delivered, the best first, each with its
- * score; stop strings cut the texts of beams when the search has ended. 0, 1 when a signal was caught, -1. */
+ * sampling options the edits of logits act, in beam search on log-probabilities. prompt.samples ≤ beams completions are delivered, the best first,
+ * each with its score; stop strings cut the texts of beams when the search has ended. 0, 1 when a signal was caught, -1. */
 int llm_beams_search(const struct llm_generate *g, const struct llm_beams *o, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

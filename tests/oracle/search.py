@@ -69,13 +69,16 @@ def diverse(ids, n, size, groups, penalty, length_penalty):
     return [t[:-1] if t[-1] == EOS else t for _, t in best], [s for s, _ in best]
 
 
-def contrastive(ids, n, k, alpha):
+def contrastive(ids, n, k, alpha, penalty=1.0):
+    """`penalty`: transformers' repetition_penalty, of logits."""
     text = []
     with torch.no_grad():
         hidden = model(torch.tensor([ids]), output_hidden_states=True).hidden_states[-1][0]
         for _ in range(n):
-            p = log_probs(ids + text).exp()
-            top = torch.topk(p, k)
+            logits = model(torch.tensor([ids + text])).logits[0, -1].clone()
+            for token in set(ids + text):
+                logits[token] *= penalty if logits[token] < 0 else 1 / penalty
+            top = torch.topk(torch.softmax(logits, -1), k)
             best = None
             for value, token in zip(top.values.tolist(), top.indices.tolist()):
                 states = model(torch.tensor([ids + text + [token]]), output_hidden_states=True).hidden_states[-1][0]
@@ -116,3 +119,7 @@ for case in range(8):
         put(f"--temp 0 --cfg-scale {scale} --negative-prompt {' '.join(map(str, other))}", ids, n,
             beams(ids, n, guidance_scale=scale, negative_prompt_ids=torch.tensor([other]),
                   negative_prompt_attention_mask=torch.ones(1, 4, dtype=torch.long)))
+random.seed(8)
+for case in range(6):  # long prompts have tokens that are likely
+    ids = [random.randrange(1, 290) for _ in range(80)]
+    put("--top-k 4 --penalty-alpha 0.05 --repeat-penalty 1.3 --repeat-last-n -1", ids, 8, contrastive(ids, 8, 4, 0.05, 1.3))
