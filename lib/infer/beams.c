@@ -230,6 +230,7 @@ static bool improves(const struct search *x, const struct group *g)
 static int step_group(struct search *x, struct group *g, float *rows, int32_t *chosen)
 {
     int64_t vocab = vocab_of(x), n_ends = (int64_t)(x->s.n_ends + x->p.n_ends), keep = (n_ends > 1 ? 1 + n_ends : 2) * x->size, n = 0, open = 0;
+    int64_t counted = 0;
     int64_t each = keep < vocab ? keep : vocab;
     struct choice *best = llm_alloc((size_t)keep + 1, sizeof *best, "beams", x->e), *on = llm_alloc((size_t)x->size, sizeof *on, "beams", x->e);
     int32_t *ids = llm_alloc((size_t)each, sizeof *ids, "beams", x->e);
@@ -249,11 +250,14 @@ static int step_group(struct search *x, struct group *g, float *rows, int32_t *c
     }
     bool last = x->n + 1 >= x->max;
     for (int64_t i = 0; i < n && status == 0; i++) {
-        bool over = last || ends(x, best[i].id);
+        bool by_token = ends(x, best[i].id), over = last || by_token;
+        if (!by_token && counted < x->size) { /* later groups heed the tokens of the last step, too */
+            chosen[best[i].id]++;
+            counted++;
+        }
         if (over && i < x->size) status = end_text(x, g, &best[i]);
         if (!over && open < x->size) on[open++] = best[i];
     }
-    for (int64_t i = 0; i < open; i++) chosen[on[i].id]++;
     if (status == 0) status = continue_beams(x, g, on, open);
     if (status == 0) g->done = open == 0 || !improves(x, g);
     free(best);

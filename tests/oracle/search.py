@@ -52,15 +52,17 @@ def diverse(ids, n, size, groups, penalty, length_penalty):
                 top = torch.topk(lp, 2 * each)
                 choices += [(score + v, b, t) for v, t in zip(top.values.tolist(), top.indices.tolist())]
             choices = sorted(choices, key=lambda c: -c[0])[:2 * each]
-            nexts = []
+            nexts, counted = [], 0
             for k, (score, b, token) in enumerate(choices):
                 text = live[g][b][1] + [token]
                 over = token == EOS or step + 1 == n
                 if over and k < each:
                     ended[g] = sorted(ended[g] + [(score / len(text) ** length_penalty, text)], key=lambda c: -c[0])[:each]
+                if token != EOS and counted < each:
+                    taken[token] = taken.get(token, 0) + 1
+                    counted += 1
                 if not over and len(nexts) < each:
                     nexts.append((score, text))
-                    taken[token] = taken.get(token, 0) + 1
             live[g] = nexts
             done[g] = not nexts or (len(ended[g]) == each and nexts[0][0] / (step + 1) ** length_penalty <= ended[g][-1][0])
         if all(done):
