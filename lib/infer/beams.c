@@ -241,8 +241,8 @@ static int step_group(struct search *x, struct group *g, float *rows, int32_t *c
         rows += vocab;
         never_end(x, row);
         status = normalise(x, row);
-        if (status == 0) status = edit(x, row, &g->beams[b].kv); /* transformers edits log-probabilities here, else logits */
         for (int64_t i = 0; i < vocab && x->o->groups > 1; i++) row[i] -= (float)(x->o->diversity_penalty * chosen[i]);
+        if (status == 0) status = edit(x, row, &g->beams[b].kv); /* transformers edits log-probabilities here, else logits */
         llm_most_likely(row, vocab, each, ids);
         for (int64_t i = 0; i < each; i++) {
             if (row[ids[i]] != -INFINITY) rank(best, &n, keep, (struct choice){g->beams[b].score + (double)row[ids[i]], b, ids[i]});

@@ -33,7 +33,7 @@ def beams(ids, n, **options):
     return rows, [] if scores is None else scores.tolist()
 
 
-def diverse(ids, n, size, groups, penalty, length_penalty):
+def diverse(ids, n, size, groups, penalty, length_penalty, repetition=1.0):
     """Groups of size // groups beams; ended texts as in transformers' beam search with early_stopping False."""
     each = size // groups
     live = [[(0.0, [])] for _ in range(groups)]
@@ -49,6 +49,8 @@ def diverse(ids, n, size, groups, penalty, length_penalty):
                 lp = log_probs(ids + text)
                 for token, times in taken.items():
                     lp[token] -= penalty * times
+                for token in set(ids + text):
+                    lp[token] *= repetition  # transformers' repetition_penalty
                 top = torch.topk(lp, 2 * each)
                 choices += [(score + v, b, t) for v, t in zip(top.values.tolist(), top.indices.tolist())]
             choices = sorted(choices, key=lambda c: -c[0])[:2 * each]
@@ -124,4 +126,6 @@ for case in range(8):
 random.seed(8)
 for case in range(6):  # long prompts have tokens that are likely
     ids = [random.randrange(1, 290) for _ in range(80)]
+    put("--beams 4 --samples 4 --beam-groups 2 --diversity-penalty 0.5 --repeat-penalty 1.3 --repeat-last-n -1", ids, 8,
+        diverse(ids, 8, 4, 2, 0.5, 1.0, 1.3))
     put("--top-k 4 --penalty-alpha 0.05 --repeat-penalty 1.3 --repeat-last-n -1", ids, 8, contrastive(ids, 8, 4, 0.05, 1.3))
