@@ -125,8 +125,8 @@ static const struct llm_opt options[] = {
     {'c', "context", "N", "maximum number of tokens of prompt and completion together [the model's]", LLM_SIZE, AT(context), 1, 1 << 24, NULL},
     {0, "samples", "K", "number of completions of each prompt [1]", LLM_INT, AT(samples), 1, 1 << 20, NULL},
     {0, "stop", "TEXT", "stop before TEXT; may be given several times", LLM_LIST, AT(stop), 0, 0, NULL},
-    {0, "dry-sequence-breaker", "TEXT", "tokens with TEXT end a repetition of DRY; none: none do; several times [new line, :, \", *]", LLM_LIST,
-     AT(dry_breakers), 0, 0, NULL},
+    {0, "dry-sequence-breaker", "TEXT", "TEXT ends a repetition of DRY; none: nothing does; may be given several times [new line, :, \", *]",
+     LLM_LIST, AT(dry_breakers), 0, 0, NULL},
     {0, "ignore-eos", NULL, "never choose the end token", LLM_FLAG, AT(ignore_eos), 0, 0, NULL},
     {0, "cfg-scale", "X", "classifier-free guidance: move log-probabilities by X from those after --negative-prompt [1: off]", LLM_REAL,
      AT(cfg_scale), .01, 1000, NULL},
@@ -233,7 +233,7 @@ static int load_cache(struct session *s, struct llm_err *e)
     return status;
 }
 
-/* The tokens that end a repetition of DRY, by the option. */
+/* What ends a repetition of DRY, by the option. */
 static int find_breakers(struct session *s, struct llm_err *e)
 {
     static const char *standard[] = {"\n", ":", "\"", "*"};

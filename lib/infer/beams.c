@@ -242,7 +242,7 @@ static int step_group(struct search *x, struct group *g, float *rows, int32_t *c
         never_end(x, row);
         status = normalise(x, row);
         for (int64_t i = 0; i < vocab && x->o->groups > 1; i++) row[i] -= (float)(x->o->diversity_penalty * chosen[i]);
-        if (status == 0) status = edit(x, row, &g->beams[b].kv); /* transformers edits log-probabilities here, else logits */
+        if (status == 0) status = edit(x, row, &g->beams[b].kv); /* log-probabilities, as in transformers */
         llm_most_likely(row, vocab, each, ids);
         for (int64_t i = 0; i < each; i++) {
             if (row[ids[i]] != -INFINITY) rank(best, &n, keep, (struct choice){g->beams[b].score + (double)row[ids[i]], b, ids[i]});
@@ -251,7 +251,7 @@ static int step_group(struct search *x, struct group *g, float *rows, int32_t *c
     bool last = x->n + 1 >= x->max;
     for (int64_t i = 0; i < n && status == 0; i++) {
         bool by_token = ends(x, best[i].id), over = last || by_token;
-        if (!by_token && counted < x->size) { /* later groups heed the tokens of the last step, too */
+        if (!by_token && counted < x->size) { /* those of the last step count against later groups, too */
             chosen[best[i].id]++;
             counted++;
         }

@@ -5,7 +5,8 @@
  *        ├─ slice 1 …                                                   ┤
  *
  * The outputs y of the slices, and in the backward pass the gradients of x by the slices, are added in the tree of n terms (dist/tree.h). So their
- * bits depend on n, not on the number of ranks. Each is exchanged once for a block, in F32; Mamba is two such blocks, one after the other. */
+ * bits depend on n, not on the number of ranks. Each is exchanged once for a block, in F32. Mamba has two such sums, Mamba 2 one, or three where
+ * slices share a group. */
 #ifndef LLM_TENSOR_SLICES_H
 #define LLM_TENSOR_SLICES_H
 
@@ -19,8 +20,8 @@ void llm_slices_enter(struct llm_ctx *c, struct llm_tensor *x, const struct llm_
 /* The sum over all slices of their outputs, plus the bias, which is whole (NULL: none). y[i], the output of slice s->first + i, is overwritten. */
 struct llm_tensor *llm_slices_sum(struct llm_ctx *c, struct llm_tensor *const *y, const struct llm_slices *s, struct llm_param *bias);
 
-/* What slices have in common and each has a part of is a sum over them, too. Columns: x, `runs` runs of equal length, becomes [rows, runs · cols],
- * zero but for run i at column i · cols + at. */
+/* Columns that all slices read and of which each computes some, as a term of a sum over slices: x, `runs` runs of equal length, becomes
+ * [rows, runs · cols], zero but for run i at column i · cols + at. */
 struct llm_tensor *llm_slices_place(struct llm_ctx *c, struct llm_tensor *x, int64_t runs, int64_t cols, int64_t at);
 /* The norm of rows of which slices have runs of columns: Σ x² of each row of the slice, [rows, 1], and x / sqrt(squares / n + eps), for `squares` of
  * all n columns. */

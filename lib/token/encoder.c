@@ -396,8 +396,9 @@ static int put_ids(struct llm_encoder *en, const int32_t *ids, int n, struct llm
 static int feed(struct llm_encoder *en, const unsigned char *p, size_t n, bool last, struct llm_err *e)
 {
     if (!en->in_document) {
-        en->at_start = true;
-        if (put_ids(en, en->t->before, en->t->n_before, e) < 0)
+        en->at_start = !(en->flags & LLM_ENCODE_INSIDE);
+        en->in_segment = !en->at_start;
+        if (en->at_start && put_ids(en, en->t->before, en->t->n_before, e) < 0)
             return -1;
     }
     en->in_document = true;

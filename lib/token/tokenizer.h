@@ -55,7 +55,8 @@ size_t llm_tokenizer_turn_ends(const struct llm_tokenizer *t, int32_t *ids, size
 /* Encoding a stream of any length in constant memory. */
 enum { LLM_ENCODE_SPECIAL = 1,      /* special tokens written in the text count */
        LLM_ENCODE_ADD_SPECIAL = 2,  /* BOS and EOS as the post-processor says */
-       LLM_ENCODE_STRICT = 4 };     /* invalid UTF-8 is an error that names the byte */
+       LLM_ENCODE_STRICT = 4,       /* invalid UTF-8 is an error that names the byte */
+       LLM_ENCODE_INSIDE = 8 };     /* the text stands inside of a longer one: what a tokenizer puts before a text is not put */
 struct llm_encoder;
 struct llm_encoder *llm_encoder_create(const struct llm_tokenizer *t, int flags, struct llm_err *e) LLM_MUST_CHECK;
 /* Feeds text; ids that are certain are appended to *ids (grown with llm_grow). `last`: the document ends here, everything comes out and

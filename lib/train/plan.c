@@ -289,8 +289,8 @@ static double value_at(const struct line *l, int64_t few, double layers) { retur
 
 struct measured { struct line bytes, seconds; double shared, grads, forms; int64_t few; };
 
-/* How many sums the slices of all layers take in the forward pass, and of how many floats for each token: a hidden state for each mixer and each
- * feed-forward part, and of Mamba what the states see, of groups that slices divide with their norms. */
+/* How many sums over slices all layers take in the forward pass, and of how many floats for each token: a hidden state for each mixer and each
+ * feed-forward part, of Mamba x_proj's output, of groups of Mamba 2 that slices share B, C and the squares of the norm. */
 static double sums_of_slices(const struct llm_config *c, const struct llm_train_options *o, double *floats)
 {
     const bool shared = llm_mamba2_divides_groups(c, o->tensor_parts);

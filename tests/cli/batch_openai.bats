@@ -113,14 +113,16 @@ request() {
     run -1 cmp -s plain options
     # what ends a repetition of DRY: a text, several, none
     local dry='"dry_multiplier": 2, "dry_allowed_length": 1' from
-    for from in '"e"' '["e", "t"]' '[]' '"none"'; do
+    for from in '"e"' '["e", "t"]' '[]' '"none"' '"\u0007\u0007"'; do
         mapfile -t texts < <(jq -r 'if type == "string" then . elif . == [] then "none" else .[] end' <<< "$from")
         llm-infer -m "$M" -q --jsonl --no-timings -n 60 --temp 0 "${texts[@]/#/--dry-sequence-breaker=}" <<< '{"prompt": "Once", '"$dry"'}' > options
         llm-infer -m "$M" -q --jsonl --no-timings -n 60 --temp 0 <<< '{"prompt": "Once", "dry_sequence_breaker": '"$from, $dry}" | cmp - options
         llm-infer -m "$M" -q --jsonl --no-timings -n 60 --temp 0 --dry-sequence-breaker x <<< '{"prompt": "Once", "dry_sequence_breakers": '"$from, $dry}" |
             cmp - options
         sort -u options >> all
+        [[ $from != '"none"' ]] || cp options none
     done
+    run -1 cmp -s none options # the last one is of two tokens
     [[ $(sort -u all | wc -l) -ge 2 ]]
     run -65 --separate-stderr llm-infer -m "$M" -q --jsonl <<< '{"prompt": "Once", "dry_sequence_breaker": ["a", ""]}'
     assert_equal "$output" '{"id":1,"error":"\"dry_sequence_breaker\": expected strings that are not empty, without NUL"}'

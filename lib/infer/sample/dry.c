@@ -15,7 +15,7 @@ static bool active(const struct llm_sampling *p)
 /* Whether the token alone ends a repetition. Ids from n on, the vocabulary's size, are those of pictures. */
 static bool is_breaker(const struct llm_sampling *p, int32_t id, size_t n)
 {
-    return (size_t)id >= n || (p->dry_breakers && p->dry_breakers->marks && (p->dry_breakers->marks[id] & LLM_DRY_ENDS));
+    return (size_t)id >= n || llm_dry_ends(p->dry_breakers, id);
 }
 
 /* How many of the last of `count` tokens follow the last breaker. */
@@ -24,7 +24,7 @@ static int64_t after_breaker(const struct llm_sampling *p, const int32_t *ids, i
     for (int64_t i = 0; i < count; i++) {
         const int64_t at = count - 1 - i;
         if ((size_t)ids[at] >= n) return i;
-        const int64_t more = p->dry_breakers && p->dry_breakers->marks ? llm_dry_breaker_at(p->dry_breakers, ids, count, at) : -1;
+        const int64_t more = llm_dry_breaker_at(p->dry_breakers, ids, count, at);
         if (more >= 0) return i - more;
     }
     return count;

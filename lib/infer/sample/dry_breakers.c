@@ -1,4 +1,4 @@
-/* The texts that end a repetition of DRY, found in the vocabulary as llama.cpp finds them. */
+/* The texts that end a repetition of DRY, found in the vocabulary as llama.cpp finds them, but that no space is put before the rest of a text. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
@@ -12,13 +12,14 @@ static int add_sequence(struct llm_dry_breakers *b, int32_t head, size_t tail, s
     return 0;
 }
 
-/* The tokens of the text without its first 1, 2, … bytes, each a tail. */
-static int add_tails(struct llm_dry_breakers *b, const struct llm_tokenizer *t, const char *text, struct llm_err *e)
+/* The first tokens of the text without its first 1, 2, … bytes, each a tail. */
+static int add_tails(struct llm_dry_breakers *b, const struct llm_tokenizer *t, const char *text, size_t n, struct llm_err *e)
 {
-    for (size_t at = 1, n = strlen(text); at < n; at++) {
+    for (size_t at = 1; at < n; at++) {
         struct llm_dry_tail tail = {0};
         if (llm_grow((void **)&b->tails, &b->tails_room, b->n_tails + 1, sizeof *b->tails, e) < 0
-            || llm_encode(t, text + at, n - at, 0, &tail.ids, &tail.n, e) < 0) return -1;
+            || llm_encode(t, text + at, n - at, LLM_ENCODE_INSIDE, &tail.ids, &tail.n, e) < 0) return -1;
+        if (tail.n > LLM_DRY_TAIL) tail.n = LLM_DRY_TAIL;
         b->tails[b->n_tails++] = tail;
     }
     return 0;
@@ -27,8 +28,8 @@ static int add_tails(struct llm_dry_breakers *b, const struct llm_tokenizer *t, 
 static int add_text(struct llm_dry_breakers *b, const struct llm_tokenizer *t, int64_t vocab_size, const char *text, struct llm_err *e)
 {
     const int64_t n_ids = llm_tokenizer_vocab_size(t);
-    const size_t length = strlen(text), first = b->n_tails;
-    if (add_tails(b, t, text, e) < 0) return -1;
+    const size_t length = strnlen(text, LLM_DRY_TEXT), first = b->n_tails;
+    if (add_tails(b, t, text, length, e) < 0) return -1;
     for (int32_t id = 0; id < vocab_size && id < n_ids; id++) {
         size_t n = 0;
         const char *piece = llm_tokenizer_piece(t, id, &n);
@@ -38,7 +39,9 @@ static int add_text(struct llm_dry_breakers *b, const struct llm_tokenizer *t, i
             continue;
         }
         for (size_t begun = 1; begun < length && begun <= n; begun++) { /* bytes of the text that the token ends in */
-            if (memcmp(piece + n - begun, text, begun) == 0 && add_sequence(b, id, first + begun - 1, e) < 0) return -1;
+            const size_t tail = first + begun - 1;
+            if (b->tails[tail].n == 0 || memcmp(piece + n - begun, text, begun) != 0) continue; /* some tokenizers drop white space */
+            if (add_sequence(b, id, tail, e) < 0) return -1;
         }
     }
     return 0;
@@ -87,8 +90,8 @@ static size_t first_of(const struct llm_dry_breakers *b, int32_t id)
 
 int64_t llm_dry_breaker_at(const struct llm_dry_breakers *b, const int32_t *ids, int64_t n, int64_t at)
 {
-    int64_t longest = b->marks[ids[at]] & LLM_DRY_ENDS ? 0 : -1;
-    if (!(b->marks[ids[at]] & LLM_DRY_BEGINS)) return longest;
+    int64_t longest = llm_dry_ends(b, ids[at]) ? 0 : -1;
+    if (!b || !b->marks || !(b->marks[ids[at]] & LLM_DRY_BEGINS)) return longest;
     for (size_t i = first_of(b, ids[at]); i < b->n && b->v[i].head == ids[at]; i++) {
         const struct llm_dry_tail *t = &b->tails[b->v[i].tail];
         if ((int64_t)t->n > longest && (int64_t)t->n < n - at && memcmp(ids + at + 1, t->ids, t->n * sizeof *t->ids) == 0) longest = (int64_t)t->n;

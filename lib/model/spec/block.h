@@ -80,7 +80,7 @@ enum { LLM_HYENA_IN, LLM_HYENA_CONV, LLM_HYENA_OUT, LLM_HYENA_SKIP, LLM_HYENA_FR
 static inline bool llm_attention_makes_keys(const struct llm_config *c, int64_t layer) { return layer % c->kv_sharing == 0; }
 /* Mamba 2: channels of the convolution. */
 static inline int64_t llm_mamba2_conv_width(const struct llm_config *c) { return c->intermediate_size + 2 * c->ssm_groups * c->state_size; }
-/* Mamba 2 in n slices: whether slices have parts of a group, so that its inputs, outputs and norm are theirs together; else each has whole groups. */
+/* Mamba 2 in n slices: whether several slices share a group, its B and C and its norm; else each has whole groups. */
 static inline bool llm_mamba2_divides_groups(const struct llm_config *c, int64_t n) { return c->ssm_groups % n != 0; }
 /* RWKV: channels of time mixing. */
 static inline int64_t llm_rwkv_width(const struct llm_config *c) { return c->num_attention_heads * c->head_dim; }

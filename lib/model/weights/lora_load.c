@@ -125,7 +125,7 @@ static void replace(struct llm_param *p, float *data)
     p->owned = true;
 }
 
-/* Whether the matrix p has the values x: then the adapter says nothing by them, as PEFT does that stores a head beside its pair. -1: see `e`. */
+/* Whether the matrix p has the values x. PEFT stores the base's head beside its pair: such a copy changes nothing. -1: see `e`. */
 static int has_values(const struct llm_param *p, const float *x, struct llm_err *e)
 {
     const int64_t k = p->weight.k;

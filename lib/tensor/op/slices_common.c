@@ -1,4 +1,4 @@
-/* What slices have in common and each has a part of (tensor/slices.h): columns, and the root mean square of a row of which they have runs. */
+/* What all slices read and each computes a part of (tensor/slices.h): columns, and the root mean square of a row. */
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
@@ -44,13 +44,14 @@ static void place_back_rows(void *arg, int64_t from, int64_t to, int thread)
 
 static void place_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("slices: place backward", 2 * llm_tensor_bytes(n->in[0]));
     struct place w = {.to = n->args, .x = n->in[0], .y = n->out};
     if (llm_grad_open(c, n->in[0], &w.dx)) llm_for_rows(n->out->rows, n->in[0]->cols, place_back_rows, &w);
 }
 
 struct llm_tensor *llm_slices_place(struct llm_ctx *c, struct llm_tensor *x, int64_t runs, int64_t cols, int64_t at)
 {
-    LLM_PROFILE("slices: place", (double)runs * llm_tensor_bytes(x));
+    LLM_PROFILE("slices: place", llm_tensor_bytes(x) + 4. * (double)(x->rows * runs * cols));
     if (llm_ctx_failed(c)) return &c->nothing;
     const struct place_args to = {runs, cols, at};
     struct llm_node n = {.backward = place_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};

@@ -142,37 +142,73 @@ static void test_dry_breakers_of_many_tokens(void **unused)
     llm_sampler_release(&s);
 }
 
-/* Texts of several tokens, found from their bytes: the end of a token is the beginning of a text, its rest is tokens. */
-static void test_dry_breakers_from_texts(void **unused)
+/* Whether the tokens' text ends in one of the texts. */
+static bool ends_in(const struct llm_tokenizer *t, const int32_t *ids, size_t n, const char *const *texts, size_t n_texts)
 {
-    static const char *const texts[] = {"d balls"};
+    struct llm_buf part = {0};
     struct llm_err e;
+    bool found = false;
+    assert_int_equal(llm_decode(t, ids, n, false, &part, &e), 0);
+    for (size_t i = 0; i < n_texts; i++) {
+        const size_t length = strlen(texts[i]);
+        found |= part.n >= length && memcmp(part.p + part.n - length, texts[i], length) == 0;
+    }
+    llm_buf_release(&part);
+    return found;
+}
+
+/* Breakers that begin in a text, each of more than one token. */
+static void check_breakers(const char *path, const char *text, const char *const *texts, size_t n_texts, int64_t want)
+{
+    struct llm_err e;
+    struct llm_dry_breakers b = {0};
     int32_t *ids = NULL;
     size_t n = 0;
-    (void)unused;
-    struct llm_tokenizer *t = llm_tokenizer_load("tests/golden/tiny/tokenizer.json", NULL, &e);
-    assert_non_null(t);
-    const char text[] = "the red balls and the cat";
-    assert_int_equal(llm_encode(t, text, strlen(text), 0, &ids, &n, &e), 0);
-    struct llm_dry_breakers b = {0};
-    assert_int_equal(llm_dry_breakers_init(&b, t, llm_tokenizer_vocab_size(t), texts, 1, &e), 0);
     int64_t found = 0;
+    struct llm_tokenizer *t = llm_tokenizer_load(path, NULL, &e);
+    assert_non_null(t);
+    assert_int_equal(llm_encode(t, text, strlen(text), 0, &ids, &n, &e), 0);
+    assert_int_equal(llm_dry_breakers_init(&b, t, llm_tokenizer_vocab_size(t), texts, n_texts, &e), 0);
     for (int64_t at = 0; at < (int64_t)n; at++) {
         const int64_t more = llm_dry_breaker_at(&b, ids, (int64_t)n, at);
         if (more < 0) continue;
-        struct llm_buf part = {0};
-        assert_int_equal(llm_decode(t, ids + at, (size_t)more + 1, false, &part, &e), 0);
-        assert_true(part.n >= strlen(texts[0]) && memcmp(part.p + part.n - strlen(texts[0]), texts[0], strlen(texts[0])) == 0);
-        assert_true(more > 0);
-        llm_buf_release(&part);
+        assert_true(more > 0 && ends_in(t, ids + at, (size_t)more + 1, texts, n_texts));
         found++;
     }
-    assert_int_equal(found, 1);
+    assert_int_equal(found, want);
     llm_dry_breakers_release(&b);
-    static const char *const none[] = {"none"};
+    free(ids);
+    llm_tokenizer_destroy(t);
+}
+
+/* Texts of several tokens, found from their bytes: the end of a token is the beginning of a text, its rest is tokens, before which a tokenizer that
+ * puts a space before texts has put none. */
+static void test_dry_breakers_from_texts(void **unused)
+{
+    (void)unused;
+    check_breakers("tests/golden/tiny/tokenizer.json", "the red balls and the cat", (const char *const[]){"xyz", "d balls"}, 2, 1);
+    check_breakers("tests/golden/sentencepiece/char.model", "the red balls and the cat", (const char *const[]){"ed", "all"}, 2, 2);
+}
+
+static void test_dry_breakers_are_bounded(void **unused)
+{
+    struct llm_err e;
+    struct llm_dry_breakers b = {0};
+    (void)unused;
+    struct llm_tokenizer *t = llm_tokenizer_load("tests/golden/tiny/tokenizer.json", NULL, &e);
+    assert_non_null(t);
+    char *text = malloc(1 << 20); /* of which the beginning counts: work and memory do not grow with it */
+    assert_non_null(text);
+    memset(text, 'a', (1 << 20) - 1);
+    text[(1 << 20) - 1] = 0;
+    const char *const texts[] = {text}, *const none[] = {"none"};
+    assert_int_equal(llm_dry_breakers_init(&b, t, llm_tokenizer_vocab_size(t), texts, 1, &e), 0);
+    assert_int_equal(b.n_tails, LLM_DRY_TEXT - 1);
+    for (size_t i = 0; i < b.n_tails; i++) assert_true(b.tails[i].n > 0 && b.tails[i].n <= LLM_DRY_TAIL);
+    llm_dry_breakers_release(&b);
+    free(text);
     assert_int_equal(llm_dry_breakers_init(&b, t, llm_tokenizer_vocab_size(t), none, 1, &e), 0);
     assert_null(b.marks);
-    free(ids);
     llm_tokenizer_destroy(t);
 }
 
@@ -371,7 +407,7 @@ static void test_adaptive_p(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_dry), cmocka_unit_test(test_dry_breakers_of_many_tokens),
-                                       cmocka_unit_test(test_dry_breakers_from_texts),
+                                       cmocka_unit_test(test_dry_breakers_from_texts), cmocka_unit_test(test_dry_breakers_are_bounded),
                                        cmocka_unit_test(test_dry_stays_finite), cmocka_unit_test(test_top_n_sigma),
                                        cmocka_unit_test(test_xtc), cmocka_unit_test(test_dynamic_temperature), cmocka_unit_test(test_mirostat),
                                        cmocka_unit_test(test_adaptive_p)};

@@ -15,7 +15,7 @@ static struct llm_tensor *short_conv(struct llm_ctx *c, const struct llm_module 
 /* Channels of a Mamba block, all or those of a slice, before and after the convolution. */
 struct channels { struct llm_tensor *both, *u; };
 
-/* What the channels of `m`, so many, add to decay, input and output of the states of all channels: [rank of the time step + 2 state_size]. */
+/* What the `inner` channels of `m` add to the output of x_proj, which all channels read: time step, B and C, [time_step_rank + 2 state_size]. */
 static struct llm_tensor *states_seen(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x, int64_t inner,
                                       struct channels *k)
 {
@@ -93,7 +93,7 @@ static struct channels mamba2_channels(struct llm_ctx *c, const struct llm_modul
     return k;
 }
 
-/* The scan of these heads, which are in so many groups with inputs b and outputs `to` of the states, and the gate. */
+/* The scan of a slice's heads, which make `groups` groups with inputs b and outputs `to` of the states (B and C), and the gate. n: slices. */
 static struct llm_tensor *mamba2_scan(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, const struct channels *k,
                                       struct llm_tensor *b, struct llm_tensor *to, int64_t groups, int64_t n)
 {
@@ -130,8 +130,8 @@ static struct llm_tensor *mamba2_groups(struct llm_ctx *c, const struct llm_modu
     return mamba2_out(c, m, p, y);
 }
 
-/* Slices of more than one to a group: each convolves a part of the inputs and outputs of the states of all groups, which are then put together; and
- * the norm is of the channels of all slices of the group. */
+/* Several slices share a group: each convolves a part of B and C of all groups, which are then put together, and the norm is of the channels of all
+ * slices of the group. What the norm makes is kept for the backward pass: its parts are no op that recomputes itself. */
 static struct llm_tensor *mamba2_slices(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x,
                                         const struct llm_slices *s)
 {
