@@ -308,7 +308,9 @@ INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const struct kind *
 INLINE void prefetch_of_row(const struct kind *k, const unsigned char *b, int i, const int r, const int rows)
 {
     const int lines = (k->bytes * PANEL + 64 * k->groups - 1) / (64 * k->groups);
+#if VN > 1 /* sanitizers' builds of scalar kernels cannot, and warn */
     LLM_UNROLL
+#endif
     for (int l = r * lines / rows; l < (r + 1) * lines / rows; l++) __builtin_prefetch(b + (i * lines + l) * 64, 0, 2);
 }
 
