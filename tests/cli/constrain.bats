@@ -160,6 +160,16 @@ setup() {
     [[ ${lines[2]} == '{"id":3,"text":'* ]]
 }
 
+@test "what leaves no choice is drafted by tokenizers that put a space before a text, too" {
+    local char=$ROOT/tests/golden/sentencepiece/char.model
+    yes "the red balls and the cat" | head -n 40 | llm-tokenize encode -q -T "$char" -o data.tok
+    llm-train -q -c nano --set n_layer=1 --set n_embd=32 --set n_head=2 -l 64 -n 0 -T "$char" -o m.llm data.tok
+    llm-infer -m m.llm -q --jsonl --temp 0 --regex hatedcannoteer <<< '{"prompt": "the"}' > got
+    jq -e '.text == "hatedcannoteer"' got
+    jq -e '.timings | .draft_n_accepted > 5 and .draft_n_accepted <= .draft_n' got
+    llm-infer -m m.llm -q --jsonl --temp 0 --regex hatedcannoteer --draft-max 0 <<< '{"prompt": "the"}' | jq .text | diff - <(jq .text got)
+}
+
 @test "what leaves no choice is drafted: the same bytes as without drafts, in any company" {
     need_tool jq
     echo '{"type": "object", "properties": {"the small cats": {"enum": ["once upon a time", "never"]}, "number of dogs": {"type": "integer"}},

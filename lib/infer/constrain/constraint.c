@@ -554,8 +554,8 @@ int64_t llm_matcher_guess(const struct llm_matcher *m, int32_t *ids, int64_t max
     pthread_mutex_unlock(&c->lock);
     int32_t *all = NULL;
     size_t n_ids = 0, same = 0, at = 0;
-    if (n == 0 || llm_encode(c->v->tokenizer, (const char *)bytes, n, 0, &all, &n_ids, &ignored) < 0) n_ids = 0;
-    for (; same < n_ids && same < (size_t)max; same++) { /* a tokenizer may put a space before a text */
+    if (n == 0 || llm_encode(c->v->tokenizer, (const char *)bytes, n, LLM_ENCODE_INSIDE, &all, &n_ids, &ignored) < 0) n_ids = 0;
+    for (; same < n_ids && same < (size_t)max; same++) { /* a tokenizer may have normalised the text */
         size_t length = 0;
         const char *piece = llm_tokenizer_piece(c->v->tokenizer, all[same], &length);
         if (!piece || length > n - at || memcmp(piece, bytes + at, length) != 0) break;

@@ -119,8 +119,8 @@ static struct llm_tensor *mamba2_groups(struct llm_ctx *c, const struct llm_modu
 {
     const struct llm_config *f = p->config;
     int64_t inner = f->intermediate_size / n, groups = f->ssm_groups / n, bc = groups * f->state_size;
-    const struct channels k = mamba2_channels(c, m, p, x, n);
     (void)j;
+    const struct channels k = mamba2_channels(c, m, p, x, n);
     struct llm_tensor *y = mamba2_scan(c, m, p, &k, llm_columns(c, k.u, inner, bc), llm_columns(c, k.u, inner + bc, bc), groups, n);
     c->recompute = LLM_RECOMPUTE_INNER;
     llm_panels_for(c, 1, &m->p[LLM_MAMBA_OUT].w);
