@@ -8,6 +8,10 @@
 
 enum { MAX_NESTED = 200, LAST = 0x10FFFF, MAX_COUNT = 1000000 };
 
+/* What a part of a pattern matches. After a text of `closed` none may follow, as `$` demands; after one of `open` any may. */
+struct piece { llm_term open, closed; };
+static const struct piece nothing = {LLM_TERM_NOTHING, LLM_TERM_NOTHING}, empty = {LLM_TERM_EMPTY_TEXT, LLM_TERM_NOTHING};
+
 struct reader {
     struct llm_terms *t;
     const unsigned char *p;
@@ -15,6 +19,8 @@ struct reader {
     enum llm_regex_use use;
     enum llm_spelling spelling;
     llm_term tail;           /* what follows the whole pattern */
+    enum { NO_TEXT, PERHAPS_TEXT, SOME_TEXT } before; /* what of the text stands before here */
+    size_t carets;           /* how many anchors at the beginning there were */
     int nested;
     struct llm_err *e;
     bool bad;
@@ -25,6 +31,38 @@ static llm_term fail(struct reader *r, const char *what)
     if (!r->bad) llm_fail(r->e, EX_DATAERR, "character %zu: %s", r->at + 1, what);
     r->bad = true;
     return LLM_TERM_NOTHING;
+}
+
+static struct piece fail_piece(struct reader *r, const char *what)
+{
+    (void)fail(r, what);
+    return nothing;
+}
+
+static struct piece open_piece(llm_term a)
+{
+    return (struct piece){a, LLM_TERM_NOTHING};
+}
+
+static bool piece_nullable(const struct reader *r, struct piece a)
+{
+    return llm_term_nullable(r->t, a.open) || llm_term_nullable(r->t, a.closed);
+}
+
+static struct piece piece_join(struct reader *r, struct piece a, struct piece b)
+{
+    llm_term closed = llm_term_join(r->t, a.open, b.closed);
+    if (piece_nullable(r, b)) closed = llm_term_or(r->t, closed, a.closed);
+    return (struct piece){llm_term_join(r->t, a.open, b.open), closed};
+}
+
+static struct piece piece_repeat(struct reader *r, struct piece a, uint32_t min, uint32_t max)
+{
+    struct piece all = open_piece(llm_term_repeat(r->t, a.open, min, max));
+    if (a.closed == LLM_TERM_NOTHING || max == 0) return all;
+    llm_term before = llm_term_repeat(r->t, a.open, min == 0 || piece_nullable(r, a) ? 0 : min - 1, max == LLM_REPEAT_ALWAYS ? max : max - 1);
+    all.closed = llm_term_join(r->t, before, a.closed);
+    return all;
 }
 
 static bool more(const struct reader *r)
@@ -180,7 +218,9 @@ static uint32_t escape(struct reader *r, struct llm_chars *c, bool in_class)
     if (x == 'b' && in_class) return '\b';
     if (x == 'b' || x == 'B') return (uint32_t)fail(r, "word boundaries are not supported");
     if ((x >= '1' && x <= '9') || x == 'k') return (uint32_t)fail(r, "references to groups are not regular");
+    if (x == '0' && more(r) && r->p[r->at] >= '0' && r->p[r->at] <= '9') return (uint32_t)fail(r, "octal numbers of characters are not supported");
     const char *known = x && x < 128 ? strchr(letters, (int)x) : NULL;
+    if (!known && ((x | 32) >= 'a' && (x | 32) <= 'z')) return (uint32_t)fail(r, "this escape is not supported");
     return known ? (unsigned char)meanings[known - letters] : x;
 }
 
@@ -231,42 +271,45 @@ static llm_term any_char(struct reader *r)
     return a;
 }
 
-/* Anchors: a JSON string begins and ends with a quote. Of whole texts they stand at the ends, where they say nothing. */
-static llm_term anchor(struct reader *r, bool at_end)
+/* Anchors: a JSON string begins and ends with a quote. */
+static struct piece anchor(struct reader *r, bool at_end)
 {
-    return r->use == LLM_REGEX_JSON_SEARCH ? llm_term_byte(r->t, '"') : at_end ? LLM_TERM_EMPTY_TEXT : LLM_TERM_NOTHING;
+    if (r->use == LLM_REGEX_JSON_SEARCH) return open_piece(llm_term_byte(r->t, '"'));
+    if (at_end) return (struct piece){LLM_TERM_NOTHING, LLM_TERM_EMPTY_TEXT};
+    if (r->before == SOME_TEXT) return nothing;
+    if (r->before == PERHAPS_TEXT) return fail_piece(r, "^ after what may be empty is not supported");
+    r->carets++;
+    return empty;
 }
 
-static llm_term read_either(struct reader *r, bool outermost);
+static struct piece read_either(struct reader *r, bool outermost);
 
-static llm_term read_group(struct reader *r)
+static struct piece read_group(struct reader *r)
 {
     if (take(r, "?")) {
-        if (take(r, "<=") || take(r, "<!")) return fail(r, "lookbehind is not supported");
+        if (take(r, "<=") || take(r, "<!")) return fail_piece(r, "lookbehind is not supported");
         if (take(r, "P<") || take(r, "<")) {
             while (more(r) && r->p[r->at] != '>') r->at++;
-            if (!take(r, ">")) return fail(r, "expected > after the name of a group");
+            if (!take(r, ">")) return fail_piece(r, "expected > after the name of a group");
         } else if (!take(r, ":")) {
-            return fail(r, r->at < r->n && strchr("=!", r->p[r->at]) ? "lookahead within a group is not supported"
-                                                                       : "this kind of group is not supported");
+            return fail_piece(r, r->at < r->n && strchr("=!", r->p[r->at]) ? "lookahead within a group is not supported"
+                                                                             : "this kind of group is not supported");
         }
     }
-    llm_term a = read_either(r, false);
-    return take(r, ")") ? a : fail(r, "expected ) at the end of a group");
+    struct piece a = read_either(r, false);
+    return take(r, ")") ? a : fail_piece(r, "expected ) at the end of a group");
 }
 
-static llm_term read_atom(struct reader *r, bool begins)
+static struct piece read_atom(struct reader *r)
 {
     unsigned char c = r->p[r->at];
     struct llm_chars set = {0};
     llm_term a;
     if (take(r, "(")) return read_group(r);
-    if (take(r, ".")) return any_char(r);
-    if (take(r, "^") || take(r, "\\A")) return anchor(r, begins);
-    if (take(r, "$") || take(r, "\\z") || take(r, "\\Z")) {
-        return anchor(r, !more(r) || r->p[r->at] == '|' || r->p[r->at] == ')');
-    }
-    if (strchr("*+?", c) && c) return fail(r, "expected something to repeat");
+    if (take(r, ".")) return open_piece(any_char(r));
+    if (take(r, "^") || take(r, "\\A")) return anchor(r, false);
+    if (take(r, "$") || take(r, "\\z") || take(r, "\\Z")) return anchor(r, true);
+    if (strchr("*+?", c) && c) return fail_piece(r, "expected something to repeat");
     if (take(r, "[")) {
         read_class(r, &set);
     } else {
@@ -276,7 +319,7 @@ static llm_term read_atom(struct reader *r, bool begins)
     }
     a = r->bad ? LLM_TERM_NOTHING : llm_term_chars(r->t, &set, r->spelling);
     llm_chars_release(&set);
-    return a;
+    return open_piece(a);
 }
 
 static bool number(struct reader *r, uint32_t *x)
@@ -304,8 +347,10 @@ static bool read_counts(struct reader *r, uint32_t *min, uint32_t *max)
     return false;
 }
 
-static llm_term read_repeats(struct reader *r, llm_term a)
+static struct piece read_repeated(struct reader *r)
 {
+    size_t carets = r->carets;
+    struct piece a = read_atom(r);
     while (more(r)) {
         uint32_t min = 0, max = LLM_REPEAT_ALWAYS;
         size_t before = r->at;
@@ -316,46 +361,63 @@ static llm_term read_repeats(struct reader *r, llm_term a)
             r->at = before;
             return a;
         }
-        if (min > MAX_COUNT || (max != LLM_REPEAT_ALWAYS && max > MAX_COUNT)) return fail(r, "expected a number of repetitions up to 1000000");
-        if (min > max) return fail(r, "expected a minimum that is not above the maximum");
-        a = llm_term_repeat(r->t, a, min, max);
-        if (take(r, "+")) return fail(r, "possessive repetitions are not supported");
+        if (min > MAX_COUNT || (max != LLM_REPEAT_ALWAYS && max > MAX_COUNT)) {
+            return fail_piece(r, "expected a number of repetitions up to 1000000");
+        }
+        if (min > max) return fail_piece(r, "expected a minimum that is not above the maximum");
+        if (max > 1 && r->carets > carets && a.open != LLM_TERM_EMPTY_TEXT) return fail_piece(r, "^ within what is repeated is not supported");
+        a = piece_repeat(r, a, min, max);
+        if (take(r, "+")) return fail_piece(r, "possessive repetitions are not supported");
         (void)take(r, "?");
     }
     return a;
 }
 
-struct items { llm_term *v; size_t n, room; };
+struct items { struct piece *v; size_t n, room; };
 
-static void add(struct reader *r, struct items *all, llm_term a)
+static void add(struct reader *r, struct items *all, struct piece a)
 {
     if (llm_grow((void **)&all->v, &all->room, all->n + 1, sizeof *all->v, r->e) < 0) r->bad = true;
     else all->v[all->n++] = a;
 }
 
+static struct piece join_items(struct reader *r, struct items *all)
+{
+    struct piece a = empty;
+    while (all->n > 0) a = piece_join(r, all->v[--all->n], a);
+    free(all->v);
+    return a;
+}
+
 static void read_items(struct reader *r, bool outermost, struct items *all);
 
 /* The text that follows must begin, or must not begin, with what is in the group. */
-static llm_term read_lookahead(struct reader *r, bool positive)
+static struct piece read_lookahead(struct reader *r, bool positive)
 {
     struct items rest = {0};
-    llm_term ahead = llm_term_join(r->t, read_either(r, false), LLM_TERM_ANYTHING), after = LLM_TERM_EMPTY_TEXT;
-    if (!take(r, ")")) return fail(r, "expected ) at the end of a group");
-    if (++r->nested > MAX_NESTED) return fail(r, "groups are nested too deeply");
+    int before = r->before;
+    struct piece ahead = read_either(r, false);
+    llm_term all = llm_term_or(r->t, llm_term_join(r->t, ahead.open, LLM_TERM_ANYTHING), ahead.closed);
+    if (!take(r, ")")) return fail_piece(r, "expected ) at the end of a group");
+    if (++r->nested > MAX_NESTED) return fail_piece(r, "groups are nested too deeply");
+    r->before = before;
     read_items(r, true, &rest);
     r->nested--;
-    while (rest.n > 0) after = llm_term_join(r->t, rest.v[--rest.n], after);
-    free(rest.v);
-    return llm_term_and(r->t, positive ? ahead : llm_term_not(r->t, ahead), after);
+    struct piece after = join_items(r, &rest);
+    return open_piece(llm_term_and(r->t, positive ? all : llm_term_not(r->t, all), llm_term_or(r->t, after.open, after.closed)));
 }
 
 /* The items of a sequence; what follows the whole pattern is the last one if it is `outermost`. */
 static void read_items(struct reader *r, bool outermost, struct items *all)
 {
-    for (bool begins = true; more(r) && r->p[r->at] != '|' && r->p[r->at] != ')'; begins = false) {
+    while (more(r) && r->p[r->at] != '|' && r->p[r->at] != ')') {
         bool positive = take(r, "(?=");
         if (!positive && !take(r, "(?!")) {
-            add(r, all, read_repeats(r, read_atom(r, begins)));
+            int before = r->before;
+            struct piece a = read_repeated(r);
+            bool some = a.open > LLM_TERM_EMPTY_TEXT || a.closed > LLM_TERM_EMPTY_TEXT;
+            r->before = !piece_nullable(r, a) ? SOME_TEXT : before == NO_TEXT && some ? PERHAPS_TEXT : before;
+            add(r, all, a);
             continue;
         }
         if (r->use == LLM_REGEX_TERMINAL) (void)fail(r, "lookahead is not supported");
@@ -363,23 +425,32 @@ static void read_items(struct reader *r, bool outermost, struct items *all)
         else (void)fail(r, "lookahead within a group is not supported");
         return;
     }
-    if (outermost) add(r, all, r->tail);
+    if (outermost) add(r, all, open_piece(r->tail));
 }
 
-static llm_term read_either(struct reader *r, bool outermost)
+static struct piece read_either(struct reader *r, bool outermost)
 {
     struct items all = {0};
-    if (++r->nested > MAX_NESTED) return fail(r, "groups are nested too deeply");
+    struct piece either = nothing;
+    int before = r->before;
+    if (++r->nested > MAX_NESTED) return fail_piece(r, "groups are nested too deeply");
     do {
         struct items items = {0};
-        llm_term sequence = LLM_TERM_EMPTY_TEXT;
+        r->before = before;
         read_items(r, outermost, &items);
-        while (items.n > 0) sequence = llm_term_join(r->t, items.v[--items.n], sequence);
-        free(items.v);
-        add(r, &all, sequence);
+        add(r, &all, join_items(r, &items));
     } while (take(r, "|"));
     r->nested--;
-    llm_term either = llm_term_either(r->t, all.v, all.n);
+    llm_term *v = llm_alloc(all.n + 1, sizeof *v, "a pattern", r->e);
+    if (!v) {
+        r->bad = true;
+    } else {
+        for (size_t i = 0; i < all.n; i++) v[i] = all.v[i].open;
+        either.open = llm_term_either(r->t, v, all.n);
+        for (size_t i = 0; i < all.n; i++) v[i] = all.v[i].closed;
+        either.closed = llm_term_either(r->t, v, all.n);
+    }
+    free(v);
     free(all.v);
     return either;
 }
@@ -397,7 +468,8 @@ llm_term llm_regex_term(struct llm_terms *t, const char *pattern, size_t n, enum
         before = llm_term_or(t, LLM_TERM_EMPTY_TEXT, llm_term_join(t, quote, chars));
         r.tail = llm_term_or(t, LLM_TERM_EMPTY_TEXT, llm_term_join(t, chars, quote));
     }
-    llm_term a = read_either(&r, true);
+    struct piece whole = read_either(&r, true);
+    llm_term a = llm_term_or(t, whole.open, whole.closed);
     if (!r.bad && r.at < r.n) a = fail(&r, "expected no ) here");
     if (r.bad) {
         if (e) *e = own;
