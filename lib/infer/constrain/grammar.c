@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "base/buf.h"
 
-enum { MAX_LEXEME_RULES = 500 };
+enum { MAX_LEXEME_RULES = 500, LEXEME_LEVELS = 20 };
 
 /* ---- what rules are ---- */
 
@@ -112,15 +112,25 @@ static bool reaches(const struct llm_grammar *g, int32_t i, int32_t to, char *se
     return false;
 }
 
-static bool has_wide_repeat(const struct llm_grammar *g, int32_t i, int depth)
+/* Whether many characters are repeated in a node. `depth`: how many repetitions it is in. Rules that are repeated are looked into, at most `levels`
+ * deep, and once outside and once inside of a repetition, which `seen` notes by rule: they may contain themselves. */
+static bool has_wide_repeat(const struct llm_grammar *g, int32_t i, int depth, int levels, char *seen)
 {
     const struct llm_grammar_node *n = &g->nodes[i];
     if (n->kind == LLM_NODE_CHARS) return depth > 0 && n->chars.n > 0 && n->chars.v[n->chars.n - 1].high - n->chars.v[n->chars.n - 1].low > 64;
     if (n->kind == LLM_NODE_RULE) return false;
     if (n->kind == LLM_NODE_TERM) return true;
     for (int32_t c = n->child; c != LLM_NO_NODE; c = g->nodes[c].next) {
-        int32_t inner = n->kind == LLM_NODE_REPEAT && g->nodes[c].kind == LLM_NODE_RULE ? g->rules[g->nodes[c].rule].body : c;
-        if (has_wide_repeat(g, inner, depth + (n->kind == LLM_NODE_REPEAT && n->max > 8))) return true;
+        int inner = depth + (n->kind == LLM_NODE_REPEAT && n->max > 8);
+        if (n->kind != LLM_NODE_REPEAT || g->nodes[c].kind != LLM_NODE_RULE) {
+            if (has_wide_repeat(g, c, inner, levels, seen)) return true;
+            continue;
+        }
+        int32_t rule = g->nodes[c].rule;
+        char mark = inner > 0 ? 2 : 1;
+        if (levels == 0 || seen[rule] >= mark) continue;
+        seen[rule] = mark;
+        if (has_wide_repeat(g, g->rules[rule].body, inner, levels - 1, seen)) return true;
     }
     return false;
 }
@@ -136,7 +146,8 @@ static int find_lexemes(struct llm_grammar *g)
         if (r->terminal && reaches(g, r->body, (int32_t)i, seen, stack)) {
             status = llm_fail(g->e, EX_DATAERR, "line %d: terminal '%.*s' contains itself", r->line, (int)(r->n < 80 ? r->n : 80), r->name);
         }
-        if (!has_wide_repeat(g, r->body, 0)) continue;
+        memset(seen, 0, g->n_rules);
+        if (!has_wide_repeat(g, r->body, 0, LEXEME_LEVELS, seen)) continue;
         r->lexeme = true;
         for (size_t k = 0; k < g->n_rules && r->lexeme; k++) { /* no rule that it comes to comes to itself */
             if ((k == i || reaches(g, r->body, (int32_t)k, seen, stack)) && reaches(g, g->rules[k].body, (int32_t)k, seen, stack)) r->lexeme = false;

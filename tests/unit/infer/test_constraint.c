@@ -74,6 +74,7 @@ static const struct { enum llm_constraint_kind kind; const char *language, *yes[
      {"[1, -2.5e3,\n\"a\\\"\", []]", "7", "[ ]", ".5"}, {"[1,]", "\"a", "1e", "\"\n\""}},
     {LLM_CONSTRAIN_GRAMMAR, "%llguidance {}\n!start: NAME{2} \"/\"\n%import common.CNAME -> NAME\n%import common.C_COMMENT\n%ignore C_COMMENT\n",
      {"ab/", "a/* * */b/", "x_1/"}, {"a/", "a/*/b/", "1a/"}},
+    {LLM_CONSTRAIN_GRAMMAR, "root ::= \"a\" root? \"b\"* | \"c\" (root | x){2}\nx ::= [d-f] x*", {"a", "aabb", "cdaab", "cdefacda"}, {"", "b", "cd"}},
     {LLM_CONSTRAIN_GRAMMAR, "root ::= ws \"x\" ws ws \"y\"\nws ::= [ ]{0,2}", {"xy", "  x    y"}, {"   xy", "x     y"}},
 };
 
