@@ -46,6 +46,10 @@ x|tojson | x|tojson(indent=2) | 'é\n"<>'|tojson | 'é😀'|tojson(ensure_ascii=
 '<x>'|safe + '<y>' | '<x>' + ('<y>'|safe) | '<x>'|safe ~ '<y>' | '<a>'|escape|trim | range(5)|list | range(2, 8, 3)|list | range(5, 0, -2)|list | range(3) | dict(a=1, b=2) | namespace(a=1).a | strftime_now('%Y-%m-%d %H:%M') | strftime_now('%d %b %Y, %A %j')
 1 in {1: 2} | {'a': 1}['a'] | {'a': {'b': 2}}.a.b | [[1, 2], [3]][0][1] | ('a', 'b')[1] | 'abc'.1 | x.b.0 | (1 + 2) * 3 | not 1 == 2 | 1 == 1 and 2 == 2 or false | [x for_ in y] if false else 1
 5 is not none and 'x' | 'a' in 'abc' and 'z' not in 'abc' | (n > 3) ~ '' | n|string|length | [1, 2, 3]|last + 1 | -n | +n | - n|abs | 'a' if n == 7 else 'b' if n == 8 else 'c' | words[n - 6]|upper | not x.zz | 3 if x.zz else 4
+range(5, 0, -2) | range(3, 3) | range(6)[::4] | range(3)[1:] | range(9)[7:2:-2] | 2.5 is odd | -1.5 is odd | 3.0 is odd | -3 is odd | 4.0 is even | 2.5 is divisibleby 2
+'one two_2, drei'|wordcount | text|wordcount | ''|wordcount | 'a b/c?ü&='|urlencode | {'a b': 1, 'c': 'd&/e'}|urlencode | [('k', none)]|urlencode | 3.5|urlencode | '<a>'|safe|forceescape | '<a>'|forceescape
+'Straße İ'.casefold() | 'A Bc D'.istitle() | 'A bc'.istitle() | '12'.istitle() | 'a\tbc\n\td'.expandtabs() | 'a\tb'.expandtabs(3) | 'a\tb'.expandtabs(0) | 'a\u200b'.isprintable() | ''.isprintable()
+rows|groupby('on', default=false)|list|length | rows|groupby('on', default=false)|map('first')|list | 7|truncate(9) | [1, 2]|truncate(9) | missing|truncate | none|truncate(3)
 """
 
 STATEMENTS = [

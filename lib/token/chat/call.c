@@ -165,8 +165,12 @@ static struct value function_range(struct work *w, const struct call *c)
     uint64_t by = step > 0 ? (uint64_t)step : 0 - (uint64_t)step, n = distance ? (distance - 1) / by + 1 : 0;
     if (n > MAX_RANGE) return llm_jinja_fail(w, "range: expected at most %d numbers, found %" PRIu64, MAX_RANGE, n);
     struct value list = llm_jinja_sequence(w, S_RANGE, (size_t)n);
-    for (uint64_t i = 0; i < n && !is_error(list); i++)
+    if (is_error(list)) return list;
+    for (uint64_t i = 0; i < n; i++)
         if (llm_jinja_append(w, list.as.sequence, v_int((int64_t)((uint64_t)from + i * (uint64_t)step))) < 0) return error;
+    list.as.sequence->start = from;
+    list.as.sequence->stop = to;
+    list.as.sequence->step = step;
     return list;
 }
 

@@ -63,6 +63,73 @@ static struct value filter_escape(struct work *w, struct value v, const struct v
     return llm_jinja_escape(w, v);
 }
 
+/* A copy of str(v), which is not safe. */
+static struct value plain_text(struct work *w, struct value v)
+{
+    v = llm_jinja_str(w, v);
+    return is_error(v) ? v : llm_jinja_borrow(w, v.as.text->p, v.as.text->n);
+}
+
+static struct value filter_forceescape(struct work *w, struct value v, const struct value *arg)
+{
+    (void)arg;
+    v = plain_text(w, v);
+    return is_error(v) ? v : llm_jinja_escape(w, v);
+}
+
+/* Runs of letters, digits and underscores. */
+static struct value filter_wordcount(struct work *w, struct value v, const struct value *arg)
+{
+    (void)arg;
+    int64_t n = 0;
+    bool inside = false;
+    v = llm_jinja_str(w, v);
+    if (is_error(v) || llm_jinja_step(w, v.as.text->n) < 0) return error;
+    for (size_t i = 0; i < v.as.text->n;) {
+        uint32_t cp = 0;
+        const int length = llm_utf8_next((const unsigned char *)v.as.text->p + i, v.as.text->n - i, &cp);
+        const bool word = length > 0 && (cp == '_' || llm_jinja_char_is("alnum", cp));
+        n += word && !inside;
+        inside = word;
+        i += length > 0 ? (size_t)length : 1;
+    }
+    return v_int(n);
+}
+
+/* Percent signs for what may not stand in a URL. in_query: between = and &, where a space is +. */
+static int put_quoted(struct work *w, struct value v, bool in_query)
+{
+    v = llm_jinja_str(w, v);
+    if (is_error(v)) return -1;
+    for (size_t i = 0; i < v.as.text->n; i++) {
+        const unsigned char c = (unsigned char)v.as.text->p[i];
+        const bool same = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c && strchr(in_query ? "_.-~" : "_.-~/", c));
+        char text[8];
+        if (same || (in_query && c == ' ')) snprintf(text, sizeof text, "%c", same ? c : '+');
+        else snprintf(text, sizeof text, "%%%02X", c);
+        if (llm_jinja_puts(w, text) < 0) return -1;
+    }
+    return 0;
+}
+
+static struct value filter_urlencode(struct work *w, struct value v, const struct value *arg)
+{
+    (void)arg;
+    size_t mark = w->out.n;
+    const bool is_dict = v.type == V_DICT && !v.as.dict->is_namespace;
+    struct sequence *pairs, *pair;
+    if (!is_dict && v.type != V_SEQUENCE && v.type != V_UNDEFINED) return put_quoted(w, v, false) < 0 ? error : llm_jinja_take(w, mark);
+    if (is_dict) v = llm_jinja_method(w, v, "items", &(struct call){0});
+    if (is_error(v) || llm_jinja_items(w, v, &pairs) < 0) return error;
+    for (size_t i = 0; i < pairs->n; i++) {
+        if (llm_jinja_items(w, pairs->v[i], &pair) < 0) return error;
+        if (pair->n != 2) return llm_jinja_fail(w, "urlencode: expected pairs, found a sequence of %zu", pair->n);
+        if ((i && llm_jinja_puts(w, "&") < 0) || put_quoted(w, pair->v[0], true) < 0 || llm_jinja_puts(w, "=") < 0
+            || put_quoted(w, pair->v[1], true) < 0) return error;
+    }
+    return llm_jinja_take(w, mark);
+}
+
 static struct value change_case(struct work *w, struct value v, enum text_case to)
 {
     v = llm_jinja_str(w, v);
@@ -232,12 +299,13 @@ static struct value filter_truncate(struct work *w, struct value v, const struct
 {
     int64_t length = is_whole(arg[0]) ? whole(arg[0]) : 255, leeway = is_whole(arg[3]) ? whole(arg[3]) : 5;
     struct value end = arg[2].type == V_TEXT ? arg[2] : llm_jinja_borrow(w, "...", 3), range[3] = {{0}};
-    v = llm_jinja_str(w, v);
-    if (is_error(v) || is_error(end)) return error;
+    const struct value size = filter_length(w, v, NULL);
+    if (is_error(size) || is_error(end)) return error;
     int64_t end_chars = (int64_t)llm_jinja_chars(end.as.text);
     if (length < end_chars || leeway < 0 || leeway > INT32_MAX || length > INT32_MAX)
         return llm_jinja_fail(w, "truncate: a length that does not fit");
-    if ((int64_t)llm_jinja_chars(v.as.text) <= length + leeway) return v;
+    if (size.as.integer <= length + leeway) return v; /* a list, too */
+    if (v.type != V_TEXT) return llm_jinja_fail(w, "truncate: expected a string, found %s", llm_jinja_type(v));
     range[1] = v_int(length - end_chars);
     v = llm_jinja_slice(w, v, range);
     if (is_error(v)) return v;
@@ -270,6 +338,7 @@ static const struct filter filters[] = {
     {"trim", "chars", filter_trim}, {"tojson", "ensure_ascii indent separators sort_keys", filter_tojson}, {"length", "", filter_length},
     {"count", "", filter_length}, {"default", "default_value boolean", filter_default}, {"d", "default_value boolean", filter_default},
     {"string", "", filter_string}, {"safe", "", filter_safe}, {"escape", "", filter_escape}, {"e", "", filter_escape},
+    {"forceescape", "", filter_forceescape}, {"wordcount", "", filter_wordcount}, {"urlencode", "", filter_urlencode},
     {"upper", "", filter_upper}, {"lower", "", filter_lower}, {"capitalize", "", filter_capitalize}, {"title", "", filter_title},
     {"replace", "old new count", filter_replace}, {"int", "default base", filter_int}, {"float", "default", filter_float},
     {"abs", "", filter_abs}, {"round", "precision method", filter_round}, {"indent", "width first blank", filter_indent},

@@ -75,9 +75,9 @@ static struct value filter_items(struct work *w, struct value v, const struct va
 }
 
 /* What items are ordered or told apart by: an attribute, with its case folded away unless asked otherwise. */
-static struct value key_of(struct work *w, struct value item, struct value attribute, bool case_sensitive)
+static struct value key_of(struct work *w, struct value item, struct value attribute, struct value fallback, bool case_sensitive)
 {
-    item = llm_jinja_path(w, item, attribute, absent);
+    item = llm_jinja_path(w, item, attribute, fallback);
     return item.type == V_TEXT && !case_sensitive ? llm_jinja_case(w, item.as.text, CASE_LOWER) : item;
 }
 
@@ -102,24 +102,26 @@ static int merge_sort(struct work *w, struct sorting *v, struct sorting *room, s
 }
 
 /* `attribute` of filter sort may name several, separated by commas: the key is a list of them. */
-static struct value sort_key(struct work *w, struct value item, struct value attribute, bool case_sensitive)
+static struct value sort_key(struct work *w, struct value item, struct value attribute, struct value fallback, bool case_sensitive)
 {
-    if (attribute.type != V_TEXT || !memchr(attribute.as.text->p, ',', attribute.as.text->n)) return key_of(w, item, attribute, case_sensitive);
+    const bool one = attribute.type != V_TEXT || !memchr(attribute.as.text->p, ',', attribute.as.text->n);
+    if (one) return key_of(w, item, attribute, fallback, case_sensitive);
     struct value comma = llm_jinja_borrow(w, ",", 1), keys = llm_jinja_sequence(w, S_LIST, 0);
     struct value names = is_error(comma) ? comma : llm_jinja_split(w, attribute.as.text, comma, -1, false);
     if (is_error(names) || is_error(keys)) return error;
     for (size_t i = 0; i < names.as.sequence->n; i++)
-        if (llm_jinja_append(w, keys.as.sequence, key_of(w, item, names.as.sequence->v[i], case_sensitive)) < 0) return error;
+        if (llm_jinja_append(w, keys.as.sequence, key_of(w, item, names.as.sequence->v[i], fallback, case_sensitive)) < 0) return error;
     return keys;
 }
 
-static struct value sorted(struct work *w, const struct sequence *items, struct value attribute, bool case_sensitive, bool reverse)
+static struct value sorted(struct work *w, const struct sequence *items, struct value attribute, struct value fallback, bool case_sensitive,
+                           bool reverse)
 {
     struct sorting *v = llm_jinja_alloc(w, (items->n * 2 + 1) * sizeof *v);
     struct value list = llm_jinja_sequence(w, S_LIST, items->n);
     if (!v || is_error(list)) return error;
     for (size_t i = 0; i < items->n; i++) {
-        v[i] = (struct sorting){sort_key(w, items->v[i], attribute, case_sensitive), items->v[i]};
+        v[i] = (struct sorting){sort_key(w, items->v[i], attribute, fallback, case_sensitive), items->v[i]};
         if (is_error(v[i].key)) return error;
     }
     if (merge_sort(w, v, v + items->n, items->n, reverse) < 0) return error;
@@ -132,7 +134,7 @@ static struct value filter_sort(struct work *w, struct value v, const struct val
 {
     struct sequence *items;
     if (llm_jinja_items(w, v, &items) < 0) return error;
-    return sorted(w, items, arg[2], truth_or(arg[1], false), truth_or(arg[0], false));
+    return sorted(w, items, arg[2], absent, truth_or(arg[1], false), truth_or(arg[0], false));
 }
 
 static struct value filter_dictsort(struct work *w, struct value v, const struct value *arg)
@@ -141,7 +143,7 @@ static struct value filter_dictsort(struct work *w, struct value v, const struct
     if (v.type != V_DICT || v.as.dict->is_namespace) return llm_jinja_fail(w, "dictsort: expected a mapping, found %s", llm_jinja_type(v));
     bool by_value = arg[1].type == V_TEXT && arg[1].as.text->n == 5 && memcmp(arg[1].as.text->p, "value", 5) == 0;
     v = llm_jinja_method(w, v, "items", &none);
-    return is_error(v) ? v : sorted(w, v.as.sequence, v_int(by_value), truth_or(arg[0], false), truth_or(arg[2], false));
+    return is_error(v) ? v : sorted(w, v.as.sequence, v_int(by_value), absent, truth_or(arg[0], false), truth_or(arg[2], false));
 }
 
 static struct value filter_unique(struct work *w, struct value v, const struct value *arg)
@@ -150,7 +152,7 @@ static struct value filter_unique(struct work *w, struct value v, const struct v
     struct value seen = llm_jinja_dict(w), list = llm_jinja_sequence(w, S_GENERATOR, 0);
     if (llm_jinja_items(w, v, &items) < 0 || is_error(seen) || is_error(list)) return error;
     for (size_t i = 0; i < items->n; i++) {
-        struct value key = key_of(w, items->v[i], arg[1], truth_or(arg[0], false));
+        struct value key = key_of(w, items->v[i], arg[1], absent, truth_or(arg[0], false));
         if (is_error(key)) return key;
         if (llm_jinja_dict_get(seen.as.dict, key)) continue;
         if (llm_jinja_dict_set(w, seen.as.dict, key, v_none()) < 0 || llm_jinja_append(w, list.as.sequence, items->v[i]) < 0) return error;
@@ -163,9 +165,9 @@ static struct value extreme(struct work *w, struct value v, const struct value *
     struct sequence *items;
     if (llm_jinja_items(w, v, &items) < 0) return error;
     if (items->n == 0) return llm_jinja_undefined(w, NULL, v_none(), "No aggregated item, sequence was empty.");
-    struct value best = items->v[0], best_key = key_of(w, best, arg[1], truth_or(arg[0], false));
+    struct value best = items->v[0], best_key = key_of(w, best, arg[1], absent, truth_or(arg[0], false));
     for (size_t i = 1; i < items->n && !is_error(best_key); i++) {
-        struct value key = key_of(w, items->v[i], arg[1], truth_or(arg[0], false));
+        struct value key = key_of(w, items->v[i], arg[1], absent, truth_or(arg[0], false));
         int order;
         if (is_error(key) || llm_jinja_order(w, key, best_key, largest ? ">" : "<", &order) < 0) return error;
         if (largest ? order > 0 : order < 0) best = items->v[i], best_key = key;
@@ -240,18 +242,17 @@ static struct value filter_groupby(struct work *w, struct value v, const struct 
     struct sequence *items;
     struct value out = llm_jinja_sequence(w, S_LIST, 0), last_key = absent, group = absent;
     bool case_sensitive = truth_or(arg[2], false);
-    if (arg[1].type != V_ABSENT) return llm_jinja_fail(w, "groupby: a default is not known here");
     if (llm_jinja_items(w, v, &items) < 0 || is_error(out)) return error;
-    struct value list = sorted(w, items, arg[0], case_sensitive, false);
+    struct value list = sorted(w, items, arg[0], arg[1], case_sensitive, false);
     if (is_error(list)) return error;
     for (size_t i = 0; i < list.as.sequence->n; i++) {
-        struct value item = list.as.sequence->v[i], key = key_of(w, item, arg[0], case_sensitive);
+        struct value item = list.as.sequence->v[i], key = key_of(w, item, arg[0], arg[1], case_sensitive);
         int same = is_error(key) ? -1 : group.type == V_ABSENT ? 0 : llm_jinja_equal(w, key, last_key);
         if (same < 0) return error;
         if (!same) {
             struct value pair = llm_jinja_sequence(w, S_TUPLE, 2);
             group = llm_jinja_sequence(w, S_LIST, 0);
-            if (is_error(pair) || llm_jinja_append(w, pair.as.sequence, llm_jinja_path(w, item, arg[0], absent)) < 0) return error;
+            if (is_error(pair) || llm_jinja_append(w, pair.as.sequence, llm_jinja_path(w, item, arg[0], arg[1])) < 0) return error;
             if (llm_jinja_append(w, pair.as.sequence, group) < 0 || llm_jinja_append(w, out.as.sequence, pair) < 0) return error;
             last_key = key;
         }

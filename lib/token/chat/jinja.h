@@ -43,7 +43,7 @@ struct value {
 /* UTF-8. `safe`: markupsafe's Markup, which the filters safe and escape give: what is added to it is escaped for HTML. */
 struct text { const char *p; size_t n, chars; bool safe; }; /* chars: SIZE_MAX until counted */
 enum sequence_kind { S_LIST, S_TUPLE, S_RANGE, S_GENERATOR, S_KEYS, S_VALUES, S_ITEMS };
-struct sequence { enum sequence_kind kind; struct value *v; size_t n, room; };
+struct sequence { enum sequence_kind kind; struct value *v; size_t n, room; int64_t start, stop, step; }; /* S_RANGE: as it is shown */
 struct dict { struct value *keys, *values; size_t n, room; uint32_t *slots; size_t n_slots; bool is_namespace; };
 struct undefined { const char *owner, *hint; struct value name; }; /* owner: type that has no such attribute; hint: said instead */
 struct method { struct value self; const char *name; };
@@ -131,10 +131,14 @@ struct value llm_jinja_to_json(struct work *w, const struct value arg[5]); /* va
 struct value llm_jinja_format(struct work *w, struct value format, struct value args);             /* format % args */
 struct value llm_jinja_format_braces(struct work *w, const struct text *format, const struct call *c); /* format.format(...) */
 
+/* ---- character.c */
+/* Whether Python's str.is<what> has the character: space, alpha, alnum, numeric, ascii, digit, decimal, printable. */
+bool llm_jinja_char_is(const char *what, uint32_t cp);
+
 /* ---- text.c: strings */
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 struct value llm_jinja_strip(struct work *w, struct text *t, struct value chars, int sides);
-enum text_case { CASE_UPPER, CASE_LOWER, CASE_CAPITAL, CASE_TITLE, CASE_SWAP, CASE_JINJA_TITLE };
+enum text_case { CASE_UPPER, CASE_LOWER, CASE_CAPITAL, CASE_TITLE, CASE_SWAP, CASE_FOLD, CASE_JINJA_TITLE };
 struct value llm_jinja_case(struct work *w, struct text *t, enum text_case to);
 struct value llm_jinja_replace(struct work *w, struct text *t, struct text *old, struct text *with, int64_t count);
 struct value llm_jinja_split(struct work *w, struct text *t, struct value separator, int64_t count, bool from_right);

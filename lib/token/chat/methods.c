@@ -108,8 +108,8 @@ static struct value text_case(struct work *w, struct value self, const char *nam
 {
     struct value none;
     if (llm_jinja_bind(w, name, "", c, &none) < 0) return error;
-    return llm_jinja_case(w, self.as.text, name[0] == 'u' ? CASE_UPPER : name[0] == 'l' ? CASE_LOWER : name[0] == 'c' ? CASE_CAPITAL
-                          : name[0] == 't' ? CASE_TITLE : CASE_SWAP);
+    return llm_jinja_case(w, self.as.text, name[0] == 'u' ? CASE_UPPER : name[0] == 'l' ? CASE_LOWER : name[0] == 't' ? CASE_TITLE
+                          : name[0] == 's' ? CASE_SWAP : strcmp(name, "casefold") == 0 ? CASE_FOLD : CASE_CAPITAL);
 }
 
 static struct value text_replace(struct work *w, struct value self, const char *name, const struct call *c)
@@ -224,25 +224,13 @@ static struct value text_pad(struct work *w, struct value self, const char *name
     return llm_jinja_take(w, mark);
 }
 
-static bool char_is(const char *what, uint32_t cp)
-{
-    int c = utf8proc_category((utf8proc_int32_t)cp);
-    bool letter = c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO, decimal = c == UTF8PROC_CATEGORY_ND;
-    bool numeric = decimal || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
-    if (strcmp(what, "space") == 0) return llm_utf8_is_space(cp);
-    if (strcmp(what, "alpha") == 0) return letter;
-    if (strcmp(what, "alnum") == 0) return letter || numeric;
-    if (strcmp(what, "numeric") == 0) return numeric;
-    if (strcmp(what, "ascii") == 0) return cp < 0x80;
-    return decimal; /* digit, decimal */
-}
-
 /* isupper, islower: what is cased is of that case, and something is. The others: all characters are, and there is one. */
 static struct value text_is(struct work *w, struct value self, const char *name, const struct call *c)
 {
     struct value none;
     struct sequence *chars;
-    bool by_case = strcmp(name, "isupper") == 0 || strcmp(name, "islower") == 0, seen = strcmp(name, "isascii") == 0;
+    const bool by_case = strcmp(name, "isupper") == 0 || strcmp(name, "islower") == 0;
+    bool seen = strcmp(name, "isascii") == 0 || strcmp(name, "isprintable") == 0; /* what an empty text is */
     if (llm_jinja_bind(w, name, "", c, &none) < 0 || llm_jinja_items(w, self, &chars) < 0) return error;
     for (size_t i = 0; i < chars->n; i++) {
         uint32_t cp = 0;
@@ -250,10 +238,51 @@ static struct value text_is(struct work *w, struct value self, const char *name,
         int kind = utf8proc_category((utf8proc_int32_t)cp);
         bool upper = kind == UTF8PROC_CATEGORY_LU, lower = kind == UTF8PROC_CATEGORY_LL;
         if (by_case && kind == UTF8PROC_CATEGORY_LT) return v_bool(false);
-        if (by_case ? (name[2] == 'u' ? lower : upper) : !char_is(name + 2, cp)) return v_bool(false);
+        if (by_case ? (name[2] == 'u' ? lower : upper) : !llm_jinja_char_is(name + 2, cp)) return v_bool(false);
         seen |= by_case ? upper || lower : true;
     }
     return v_bool(seen);
+}
+
+/* Upper case begins each run of cased characters, lower case goes on, and there is one. */
+static struct value text_is_title(struct work *w, struct value self, const char *name, const struct call *c)
+{
+    struct value none;
+    struct sequence *chars;
+    bool seen = false, within_word = false;
+    if (llm_jinja_bind(w, name, "", c, &none) < 0 || llm_jinja_items(w, self, &chars) < 0) return error;
+    for (size_t i = 0; i < chars->n; i++) {
+        uint32_t cp = 0;
+        llm_utf8_next((const unsigned char *)chars->v[i].as.text->p, chars->v[i].as.text->n, &cp);
+        const int kind = utf8proc_category((utf8proc_int32_t)cp);
+        const bool lower = kind == UTF8PROC_CATEGORY_LL;
+        const bool cased = lower || kind == UTF8PROC_CATEGORY_LU || kind == UTF8PROC_CATEGORY_LT;
+        if (cased && lower != within_word) return v_bool(false);
+        within_word = cased;
+        seen |= cased;
+    }
+    return v_bool(seen);
+}
+
+static struct value text_expand_tabs(struct work *w, struct value self, const char *name, const struct call *c)
+{
+    struct value size;
+    struct sequence *chars;
+    size_t mark = w->out.n;
+    if (llm_jinja_bind(w, name, "tabsize", c, &size) < 0 || llm_jinja_items(w, self, &chars) < 0) return error;
+    const int64_t to = integer_or(size, 8);
+    int64_t column = 0;
+    for (size_t i = 0; i < chars->n; i++) {
+        const struct text *t = chars->v[i].as.text;
+        if (t->p[0] != '\t') {
+            column = t->p[0] == '\n' || t->p[0] == '\r' ? 0 : column + 1;
+            if (llm_jinja_put(w, t->p, t->n) < 0) return error;
+            continue;
+        }
+        for (int64_t more = to > 0 ? to - column % to : 0; more > 0; more--, column++)
+            if (llm_jinja_put(w, " ", 1) < 0) return error;
+    }
+    return llm_jinja_take(w, mark);
 }
 
 static struct value text_format(struct work *w, struct value self, const char *name, const struct call *c)
@@ -340,6 +369,8 @@ struct value llm_jinja_method(struct work *w, struct value self, const char *nam
         {V_TEXT, "startswith", text_affix}, {V_TEXT, "endswith", text_affix}, {V_TEXT, "split", text_split}, {V_TEXT, "rsplit", text_split},
         {V_TEXT, "strip", text_strip}, {V_TEXT, "lstrip", text_strip}, {V_TEXT, "rstrip", text_strip}, {V_TEXT, "upper", text_case},
         {V_TEXT, "lower", text_case}, {V_TEXT, "capitalize", text_case}, {V_TEXT, "title", text_case}, {V_TEXT, "swapcase", text_case},
+        {V_TEXT, "casefold", text_case}, {V_TEXT, "istitle", text_is_title}, {V_TEXT, "isprintable", text_is},
+        {V_TEXT, "expandtabs", text_expand_tabs},
         {V_TEXT, "replace", text_replace}, {V_TEXT, "find", text_find}, {V_TEXT, "rfind", text_find}, {V_TEXT, "index", text_find},
         {V_TEXT, "rindex", text_find}, {V_TEXT, "count", text_count}, {V_TEXT, "join", text_join}, {V_TEXT, "format", text_format},
         {V_TEXT, "removeprefix", text_affix_removed}, {V_TEXT, "removesuffix", text_affix_removed}, {V_TEXT, "partition", text_partition},

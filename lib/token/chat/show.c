@@ -41,16 +41,6 @@ static int put_int(struct work *w, int64_t i)
     return llm_jinja_puts(w, text);
 }
 
-static bool printable(uint32_t cp)
-{
-    if (cp < 0x7f) return cp >= 0x20;
-    switch (utf8proc_category((utf8proc_int32_t)cp)) {
-    case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS: case UTF8PROC_CATEGORY_CO: case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_ZL: case UTF8PROC_CATEGORY_ZP: case UTF8PROC_CATEGORY_ZS: return false;
-    default: return true;
-    }
-}
-
 /* A quoted Python literal. */
 static int repr_text(struct work *w, const struct text *t)
 {
@@ -66,7 +56,7 @@ static int repr_text(struct work *w, const struct text *t)
         } else if (cp == '\\' || cp == (uint32_t)quote) {
             snprintf(small, sizeof small, "\\%c", (char)cp);
             got = llm_jinja_puts(w, small);
-        } else if (printable(cp)) {
+        } else if (llm_jinja_char_is("printable", cp)) {
             got = llm_jinja_put(w, t->p + i, (size_t)n);
         } else {
             snprintf(small, sizeof small, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", cp);
@@ -92,11 +82,9 @@ static int repr_sequence(struct work *w, const struct sequence *s)
     case S_TUPLE: return llm_jinja_puts(w, "(") < 0 || repr_list(w, s->v, s->n) < 0 ? -1 : llm_jinja_puts(w, s->n == 1 ? ",)" : ")");
     case S_RANGE: case S_GENERATOR: {
         char text[96];
-        int64_t first = s->n ? s->v[0].as.integer : 0, last = s->n ? s->v[s->n - 1].as.integer : -1;
-        int64_t step = s->n > 1 ? s->v[1].as.integer - first : 1;
         if (s->kind == S_GENERATOR) return llm_jinja_puts(w, "<generator object>");
-        snprintf(text, sizeof text, step == 1 ? "range(%" PRId64 ", %" PRId64 ")" : "range(%" PRId64 ", %" PRId64 ", %" PRId64 ")", first,
-                 last + step, step);
+        snprintf(text, sizeof text, s->step == 1 ? "range(%" PRId64 ", %" PRId64 ")" : "range(%" PRId64 ", %" PRId64 ", %" PRId64 ")", s->start,
+                 s->stop, s->step);
         return llm_jinja_puts(w, text);
     }
     default:

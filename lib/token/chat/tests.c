@@ -45,10 +45,11 @@ static int is_same(struct value a, struct value b)
     }
 }
 
-static int divides(struct work *w, struct value v, struct value by)
+/* Whether v % by is `rest`: 2.5 is neither odd nor even. */
+static int leaves(struct work *w, struct value v, struct value by, double rest)
 {
-    struct value rest = llm_jinja_binary(w, OP_MOD, v, by);
-    return is_error(rest) ? -1 : is_number(rest) && number(rest) == 0;
+    struct value found = llm_jinja_binary(w, OP_MOD, v, by);
+    return is_error(found) ? -1 : is_number(found) && number(found) == rest;
 }
 
 static int has_case(struct work *w, struct value v, const char *method)
@@ -92,17 +93,14 @@ int llm_jinja_test(struct work *w, const char *name, struct value v, const struc
         if (arg.type != V_ABSENT) return llm_jinja_error(w, "the test '%s' takes no argument", name);
         return plain[i].test(v);
     }
-    if (strcmp(name, "odd") == 0 || strcmp(name, "even") == 0) {
-        int got = divides(w, v, v_int(2));
-        return got < 0 ? -1 : got == (name[0] == 'e');
-    }
+    if (strcmp(name, "odd") == 0 || strcmp(name, "even") == 0) return leaves(w, v, v_int(2), name[0] == 'o');
     if (strcmp(name, "lower") == 0) return has_case(w, v, "islower");
     if (strcmp(name, "upper") == 0) return has_case(w, v, "isupper");
     if (strcmp(name, "filter") == 0) return names(w, v, llm_jinja_is_filter);
     if (strcmp(name, "test") == 0) return names(w, v, llm_jinja_is_test);
     if (!llm_jinja_is_test(name)) return llm_jinja_error(w, "No test named '%s'.", name);
     if (arg.type == V_ABSENT) return llm_jinja_error(w, "the test '%s' takes an argument", name);
-    if (strcmp(name, "divisibleby") == 0) return divides(w, v, arg);
+    if (strcmp(name, "divisibleby") == 0) return leaves(w, v, arg, 0);
     if (strcmp(name, "sameas") == 0) return is_same(v, arg);
     for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
         if (strcmp(comparisons[i].name, name) == 0) return llm_jinja_compare(w, comparisons[i].op, v, arg);

@@ -88,6 +88,18 @@ static bool is_cased(uint32_t cp)
     return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
 }
 
+static int put_folded(struct work *w, uint32_t cp)
+{
+    utf8proc_int32_t folded[8];
+    int boundary = 0;
+    const utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, folded, 8, UTF8PROC_CASEFOLD, &boundary);
+    for (utf8proc_ssize_t i = 0; i < n && i < 8; i++) {
+        unsigned char out[4];
+        if (llm_jinja_put(w, (char *)out, (size_t)llm_utf8_put((uint32_t)folded[i], out)) < 0) return -1;
+    }
+    return 0;
+}
+
 static int put_case(struct work *w, uint32_t cp, bool upper, bool titled, bool ends_word)
 {
     unsigned char out[4];
@@ -112,7 +124,8 @@ struct value llm_jinja_case(struct work *w, struct text *t, enum text_case to)
         if (to == CASE_TITLE) upper = titled = !after_cased;
         if (to == CASE_SWAP) upper = utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_LL;
         if (to == CASE_JINJA_TITLE) upper = begins;
-        if (put_case(w, cp, upper, titled, after_cased && !followed) < 0 || llm_jinja_step(w, 1) < 0) return error;
+        const int put = to == CASE_FOLD ? put_folded(w, cp) : put_case(w, cp, upper, titled, after_cased && !followed);
+        if (put < 0 || llm_jinja_step(w, 1) < 0) return error;
         after_cased = cased;
         /* The filter `title` begins words after white space, hyphens and opening brackets. */
         begins = llm_utf8_is_space(cp) || (cp < 0x80 && cp != 0 && strchr("-({[<", (int)cp) != NULL);
@@ -369,5 +382,9 @@ struct value llm_jinja_slice(struct work *w, struct value v, const struct value 
         if (llm_jinja_append(w, list.as.sequence, from->v[i]) < 0) return error;
         if (__builtin_add_overflow(i, bound[2], &i)) break;
     }
+    /* A range of numbers beyond 64 bits would be shown wrong. */
+    list.as.sequence->start = (int64_t)((uint64_t)from->start + (uint64_t)bound[0] * (uint64_t)from->step);
+    list.as.sequence->stop = (int64_t)((uint64_t)from->start + (uint64_t)bound[1] * (uint64_t)from->step);
+    list.as.sequence->step = (int64_t)((uint64_t)from->step * (uint64_t)bound[2]);
     return list;
 }
