@@ -54,7 +54,7 @@ struct llm_param;
 struct llm_slices {
     bool by_columns;
     int n, first, end;        /* slices [first, end) are at this rank; others have no data */
-    int64_t parts[LLM_MAX_PARTS]; /* cut by rows: the rows of each matrix that the whole is a fusion of, of which slice j has slice j; 0 ends the
+    int64_t fused[LLM_MAX_PARTS]; /* cut by rows: the rows of each matrix that the whole is a fusion of, of which slice j has slice j; 0 ends the
                                * list, and if it is the first, the whole is one matrix */
     struct llm_param *of;     /* [n]; owned */
     struct llm_param *whole;  /* what is cut; it has no data */

@@ -12,6 +12,7 @@
 #include "model/weights/lora.h"
 #include "model/weights/slices.h"
 #include "train/objective.h"
+#include "train/plan_sent.h"
 #include "train/shards.h"
 #include "train/stages.h"
 
@@ -39,22 +40,6 @@ struct trained {
     bool all, embedding;
 };
 
-/* Stage k of n, which has chunks k, k + n, … of all those that begin at first[0 … chunks - 1]; first[chunks]: the number of layers. */
-struct stage { int64_t k, n, chunks; const int64_t *first; };
-
-static bool has_layer(const struct stage *s, int64_t layer)
-{
-    int64_t j = 0;
-    while (layer >= s->first[j + 1]) j++;
-    return j % s->n == s->k;
-}
-
-static bool is_in(const struct stage *k, const struct llm_param_spec *s)
-{
-    if (s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < k->first[k->chunks]) return has_layer(k, s->layer);
-    return s->unit == LLM_UNIT_EMBEDDINGS ? k->k == 0 : k->k == k->n - 1;
-}
-
 /* With an adapter: its pairs, and what it stores whole. */
 static void count_adapter(struct trained *n, const struct llm_model *m, const struct llm_train_options *o)
 {
@@ -75,7 +60,7 @@ static void count_adapter(struct trained *n, const struct llm_model *m, const st
 
 /* k NULL: of all stages; else of what one has. Of matrices that are cut, what one of `members` ranks has. */
 static int count_trained(struct trained *n, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
-                         const struct stage *k, int64_t members, struct llm_err *e)
+                         const struct llm_stage_chunks *k, int64_t members, struct llm_err *e)
 {
     struct llm_declare d;
     struct llm_decoder *layout;
@@ -101,7 +86,7 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
         }
         const bool in_layer = s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < c->num_hidden_layers && s->sharers == 0;
         if (i > 0 && s->layer != d.specs[i - 1].layer && s->layer % llm_share_group_layers(c, o) == 0) group = 0;
-        if (llm_trains(o, s) && k && !is_in(k, s)) continue;
+        if (llm_trains(o, s) && k && !llm_stage_has_param(k, s)) continue;
         if (llm_trains(o, s)) {
             n->in_layers += in_layer ? elements : 0;
             group += in_layer ? elements : 0;
@@ -289,118 +274,6 @@ static double value_at(const struct line *l, int64_t few, double layers) { retur
 
 struct measured { struct line bytes, seconds; double shared, grads, forms; int64_t few; };
 
-/* How many sums over slices all layers take in the forward pass, and of how many floats for each token: a hidden state for each mixer and each
- * feed-forward part, of Mamba x_proj's output, of groups of Mamba 2 that slices share B, C and the squares of the norm. */
-static double sums_of_slices(const struct llm_config *c, const struct llm_train_options *o, double *floats)
-{
-    const bool shared = llm_mamba2_divides_groups(c, o->tensor_parts);
-    double n = 0;
-    *floats = 0;
-    for (int64_t l = 0; l < c->num_hidden_layers; l++) {
-        const struct llm_module_kind *mixer = llm_decoder_mixer(c, l);
-        const bool mamba = mixer == &llm_module_mamba, mamba2 = mixer == &llm_module_mamba2 && shared, ffn = llm_decoder_ffn(c, l) != NULL;
-        n += 1 + mamba + 2 * mamba2 + ffn;
-        *floats += (double)((1 + ffn) * c->hidden_size + mamba * (c->time_step_rank + 2 * c->state_size)
-                            + mamba2 * c->ssm_groups * (2 * c->state_size + 1));
-    }
-    return n;
-}
-
-/* Bytes that a member of a tensor-parallel group sends to the others in a step of so many tokens: the sums of its layers and those of their
- * gradients; with the vocabulary the embeddings it looks up, the tiles of each token, and the sum of the head's gradients. */
-static double sent_by_member(const struct llm_config *c, const struct llm_train_options *o, int64_t members, double tokens, double layers,
-                             bool embeds, bool heads)
-{
-    const int64_t own = o->tensor_parts / members;
-    const double others = (double)members - 1, nodes = (double)llm_tree_nodes(0, own, o->tensor_parts, NULL);
-    const double hidden = (double)c->hidden_size;
-    double floats;
-    sums_of_slices(c, o, &floats);
-    floats *= layers / (double)c->num_hidden_layers * (o->checkpoint_every > 0 ? 3 : 2);
-    const double sums = nodes * (floats + heads * hidden) + (embeds ? hidden / (double)members : 0);
-    return 4 * tokens * others * (sums + (heads ? (double)(2 * own + 1) : 0));
-}
-
-/* Layers of a stage (NULL: of the model) whose feed-forward part is a mixture. */
-static double mixtures(const struct llm_config *c, const struct stage *s)
-{
-    double n = 0;
-    for (int64_t l = 0; l < c->num_hidden_layers; l++) n += (!s || has_layer(s, l)) && llm_decoder_ffn(c, l) == &llm_module_moe;
-    return n;
-}
-
-/* Bytes that a rank of a group that divides the experts of `layers` sends to the others in a step of so many tokens, if experts are chosen evenly: in
- * the forward pass hidden states and outputs of slots, in the backward pass hidden states with gradients of outputs, and gradients of hidden states;
- * so for each of its slices. */
-static double sent_to_experts(const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, double layers, double tokens)
-{
-    const double slots = tokens * (double)c->num_experts_per_tok * (1 - 1 / (double)llm_layout_experts(l)), hidden = (double)c->hidden_size;
-    const double slices = (double)(o->tensor_parts / llm_layout_members(l));
-    return 4 * slots * slices * layers * ((o->checkpoint_every > 0 ? 4 : 2) * hidden + 3 * hidden + 3);
-}
-
-/* Floats of the states of recurrent layers that follow one row, and how many layers attend. */
-static double states_of_row(const struct llm_config *c, double *attending)
-{
-    double floats = 0;
-    *attending = 0;
-    for (int64_t k = 0; k < c->num_hidden_layers; k++) {
-        const struct llm_state_shape state = llm_model_state(c, k);
-        floats += (double)llm_state_floats(&state);
-        *attending += llm_decoder_mixer(c, k) == &llm_module_attention || llm_decoder_mixer(c, k) == &llm_module_mla;
-    }
-    return floats;
-}
-
-/* Bytes that a rank which divides rows with others sends to these in a step of so many tokens of its own: queries, keys, values and what attention
- * makes of them, or the states of recurrences, and their gradients. */
-static double sent_by_rows(const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, double tokens, double layers)
-{
-    const bool latent = llm_decoder_mixer(c, 0) == &llm_module_mla;
-    const int64_t cp = llm_layout_rows(l), kv = c->num_key_value_heads / o->tensor_parts;
-    const int64_t copies = latent || kv % cp == 0 ? 1 : llm_sequence_copies(c->num_attention_heads / o->tensor_parts, kv, o->seq_parts);
-    const int64_t heads = c->num_attention_heads + copies * c->num_key_value_heads;
-    const double others = 1 - 1 / (double)cp;
-    const int64_t of_head = c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim;
-    const double width = (double)(2 * (latent ? c->num_attention_heads * of_head : heads * c->head_dim));
-    const int64_t context = o->context ? o->context : llm_config_default_context(c);
-    double attending;
-    const double states = states_of_row(c, &attending) / (double)llm_layout_members(l), rows = tokens * (double)cp / (double)context;
-    const double attended = tokens * others * width / (double)llm_layout_members(l) * attending, forward = o->checkpoint_every > 0 ? 2 : 1;
-    /* States go to the rank after, their gradients to the one before: of two ranks each has one neighbour. */
-    return 4 * (attended * (forward + 1) + rows * states * (forward + (cp > 2))) * layers / (double)c->num_hidden_layers;
-}
-
-/* p->work, p->forward and p->messages, from the FLOPs of a step, which passes forward take `forward` of. */
-static int add_work(struct llm_plan *p, const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, double forward,
-                    struct llm_err *e)
-{
-    const int64_t dp = l->dp > 0 ? l->dp : llm_layout_experts(l), parts = llm_train_options_parts(o), n = llm_layout_stages(l);
-    const int64_t most = llm_shard_rows(dp, parts), rows = llm_shard_rows(parts, o->batch * o->accumulate); /* of a part */
-    const int64_t context = o->context ? o->context : llm_config_default_context(c);
-    const double passes = (double)most * ceil((double)rows / (double)o->batch), layers = (double)c->num_hidden_layers;
-    const double cp = (double)llm_layout_rows(l), others = (double)dp * cp - 1;
-    const double members = (double)llm_layout_members(l), ep = (double)llm_layout_experts(l);
-    const double slices = (double)(o->tensor_parts / llm_layout_members(l));
-    const double groups = ceil(layers / (double)llm_share_group_layers(c, o)) / (double)n + 1;
-    int64_t first[LLM_PLAN_MAX_STAGES + 1];
-    double stage = 1;
-    const int64_t vp = llm_layout_chunks(l);
-    if (n > 1 && (llm_stages_cut(c, context, n, vp, first, e) < 0 || llm_stages_most(c, context, n, vp, first, &stage, e) < 0)) return -1;
-    p->work = p->flops_per_step * (double)most / (double)parts / (members * cp) * stage * (passes + (double)(n - 1) / (double)vp) / passes;
-    p->forward = p->work * forward / (passes + (double)(n - 1) / (double)vp);
-    p->messages = others * groups * (l->zero < 2 ? 2 : l->zero == 2 ? (double)most + 1 : 3 * (double)most + 1);
-    if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
-    const double passed = n > 2 || vp > 1 ? 4 * (double)vp : n > 1 ? 2 : 0; /* messages between chunks */
-    double floats;
-    p->messages += passes * ((members - 1) * (sums_of_slices(c, o, &floats) / (double)n * (o->checkpoint_every > 0 ? 3 : 2) + 2) + passed
-                             + (ep - 1) * slices * 5 * mixtures(c, NULL) / (double)n
-                             + (cp - 1) * (layers * (o->checkpoint_every > 0 ? 6 : 4) + mixtures(c, NULL)) / (double)n);
-    return 0;
-}
-
-struct parts { struct llm_share_part *v; size_t n, room; };
-
 /* llm_share_cost of what a rank has, of so many replicas. If they divide experts, each has the weights of its own, and their gradients for each
  * member of its group. */
 static struct llm_share_cost cost_of(const struct trained *t, int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o)
@@ -418,59 +291,8 @@ static double own_moments(double moments, const struct trained *t, int64_t ranks
     return l->zero > 0 ? moments / (double)ranks : moments - t->expert_moments * (1 - 1 / (double)llm_layout_experts(l));
 }
 
-/* The parts of a parameter, in the order of a rank: those of its slices that the first of `members` ranks has, and experts of the first of `ep`. */
-static int add_parts(struct parts *list, const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l,
-                     const struct stage *k, const struct llm_share_walk *walk, const struct llm_param_spec *s, struct llm_err *e)
-{
-    const int64_t members = llm_layout_members(l), ep = llm_layout_experts(l);
-    const bool in_layer = s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < c->num_hidden_layers && s->sharers == 0;
-    const bool expert = ep > 1 && llm_share_divides(s), sliced = o->tensor_parts > 1 && llm_param_spec_sliced(s);
-    const struct llm_param p = {.role = s->role};
-    const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
-    const int64_t group = llm_share_group_of(walk->first, walk->chunks, walk->group_layers, in_layer ? s->layer : c->num_hidden_layers);
-    struct llm_share_part part = {.group = group,
-                                  .n = (size_t)(s->shape[0] * s->shape[1]), .whole = s->balances || s->running || optim->update_matrix,
-                                  .copies = members > 1 && !sliced ? LLM_SHARE_EVERYWHERE : LLM_SHARE_ONE};
-    if (k && k->k == 0 && c->tie_word_embeddings && s->stem == LLM_STEM_EMBED && s->stack == LLM_STACK_MAIN) part.copies = LLM_SHARE_TIED;
-    if (expert && s->expert >= c->num_experts / ep) return 0;
-    if (expert) part.copies = LLM_SHARE_EXPERT;
-    const int64_t n = sliced ? o->tensor_parts / members : 1;
-    if (sliced) part.n /= (size_t)o->tensor_parts;
-    if (llm_grow((void **)&list->v, &list->room, list->n + (size_t)n, sizeof *list->v, e) < 0) return -1;
-    for (int64_t i = 0; i < n; i++) list->v[list->n++] = part;
-    return 0;
-}
-
-/* llm_share_sent of the model's parameters that a rank has, or of a stage's. */
-static int sent_of(double *bytes, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
-                   const struct llm_layout *l, const struct stage *k, int64_t replicas, struct llm_err *e)
-{
-    struct llm_declare d;
-    struct llm_decoder *layout;
-    struct parts list = {0};
-    const int64_t whole[] = {0, c->num_hidden_layers}, group = llm_share_group_layers(c, o);
-    const struct llm_share_walk walk = k ? (struct llm_share_walk){k->first, k->chunks, group, k->k, k->n}
-                                         : (struct llm_share_walk){whole, 1, group, 0, 1};
-    int got = 0;
-    *bytes = 0;
-    if (m && m->lora) {
-        struct llm_share_part all = {.group = llm_share_group_of(whole, 1, group, c->num_hidden_layers), .n = (size_t)llm_lora_elements(m->lora)};
-        return llm_share_sent(bytes, &all, 1, &walk, replicas, l, o, e);
-    }
-    if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
-    for (size_t i = 0; got == 0 && i < d.n; i++) {
-        if (llm_trains(o, &d.specs[i]) && (!k || is_in(k, &d.specs[i]))) got = add_parts(&list, c, o, l, k, &walk, &d.specs[i], e);
-    }
-    llm_decoder_destroy(layout, 0);
-    llm_declare_release(&d);
-    if (got == 0) got = llm_share_sent(bytes, list.v, list.n, &walk, replicas, l, o, e);
-    free(list.v);
-    return got;
-}
-
 /* A plan of one process, whose gradients are those of lookups alone and whose `other` lacks packed forms and saves, becomes that of the stage that
  * takes most memory. */
-
 static int plan_stages(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
                        const struct llm_layout *l, const struct measured *of, struct llm_err *e)
 {
@@ -490,7 +312,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
     if (llm_stages_cut(c, context, n, vp, first, e) < 0) return -1;
     p->n_stages = n;
     for (int64_t k = 0; k < n; k++) {
-        const struct stage stage = {k, n, n * vp, first};
+        const struct llm_stage_chunks stage = {k, n, n * vp, first};
         const bool last = k == n - 1;
         const struct llm_stage_order order = {k, n, vp, passes, l->gpipe};
         const int64_t flying = llm_stages_flying(&order); /* passes of chunks */
@@ -498,11 +320,11 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         const double copy = last ? table : 0, sends = (double)(2 * vp - (k == 0) - last); /* chunks ahead and back */
         double layers = 0;
         struct trained t;
-        for (int64_t i = 0; i < c->num_hidden_layers; i++) layers += has_layer(&stage, i);
+        for (int64_t i = 0; i < c->num_hidden_layers; i++) layers += llm_stage_has_layer(&stage, i);
         if (count_trained(&t, c, m, o, &stage, members, e) < 0) return -1;
         const struct llm_share_cost shared = cost_of(&t, dp * cp, l, o);
         double sent;
-        if (sent_of(&sent, c, m, o, l, &stage, dp * cp, e) < 0) return -1;
+        if (llm_sent_of_params(&sent, c, m, o, l, &stage, dp * cp, e) < 0) return -1;
         const double elsewhere = all - t.params + t.experts * (1 - 1 / (double)ep); /* of other stages, or experts of other ranks */
         struct llm_plan s = *p;
         s.weights = shared.weights + t.frozen_bytes + 4 * copy;
@@ -519,9 +341,9 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         s.nodes = dp * cp > 1 ? (double)shared.nodes : 0;
         s.ahead = shared.ahead;
         s.sent = sent + 4 * own * sends + 4 * copy * (double)shards * parts;
-        if (cp > 1) s.sent += sent_by_rows(c, o, l, own / (double)c->hidden_size, layers);
-        if (members > 1) s.sent += sent_by_member(c, o, members, own / (double)c->hidden_size, layers, k == 0, last);
-        if (ep > 1) s.sent += sent_to_experts(c, o, l, mixtures(c, &stage), own / (double)c->hidden_size);
+        if (cp > 1) s.sent += llm_sent_by_rows(c, o, l, own / (double)c->hidden_size, layers);
+        if (members > 1) s.sent += llm_sent_by_member(c, o, members, own / (double)c->hidden_size, layers, k == 0, last);
+        if (ep > 1) s.sent += llm_sent_to_experts(c, o, l, llm_stage_mixtures(c, &stage), own / (double)c->hidden_size);
         s.total = s.weights + s.gradients + s.moments + s.averages + s.activations + s.other;
         p->stages[k].layers = (int64_t)layers;
         p->stages[k].bytes = s.total;
@@ -601,7 +423,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         const double own = (double)llm_shard_rows(ranks, parts) / (double)parts; /* of a step's shards, at most */
         p->ranks = (double)(ranks * cp);
         p->nodes = (double)shared.nodes;
-        if (sent_of(&p->sent, c, m, o, l, NULL, ranks * cp, e) < 0) return -1;
+        if (llm_sent_of_params(&p->sent, c, m, o, l, NULL, ranks * cp, e) < 0) return -1;
         p->ahead = shared.ahead;
         stored_moments = p->moments;
         if (l->zero == 3) collected = 4 * trained.in_layers; /* by the first rank, while it saves */
@@ -611,10 +433,10 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         two.seconds *= own;
     }
     const double of_replica = tokens * (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards;
-    if (cp > 1) p->sent += sent_by_rows(c, o, l, of_replica / (double)cp, (double)c->num_hidden_layers);
+    if (cp > 1) p->sent += llm_sent_by_rows(c, o, l, of_replica / (double)cp, (double)c->num_hidden_layers);
     if (ep > 1) {
         if (l->zero < 3) collected = 4 * trained.experts * (1 - 1 / (double)ep);
-        p->sent += sent_to_experts(c, o, l, mixtures(c, NULL), of_replica / (double)cp);
+        p->sent += llm_sent_to_experts(c, o, l, llm_stage_mixtures(c, NULL), of_replica / (double)cp);
     }
     if (o->tensor_parts > 1) collected = 4 * whole.sliced; /* while the model is described */
     if (members > 1 && !cut) {
@@ -622,7 +444,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         const double own = tokens * (double)llm_shard_rows(ranks, parts) / (double)parts; /* a rank's tokens */
         p->ranks = (double)(ranks * cp * members);
         p->nodes = ranks * cp > 1 ? p->nodes : 0;
-        p->sent += sent_by_member(c, o, members, own / (double)cp, (double)c->num_hidden_layers, true, true);
+        p->sent += llm_sent_by_member(c, o, members, own / (double)cp, (double)c->num_hidden_layers, true, true);
     }
     if (o->outer != LLM_OUTER_NONE) {
         const double own = (double)llm_shard_rows(ranks, o->replicas); /* replicas of a rank, at most */
@@ -631,7 +453,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     }
     p->flops_per_step = p->tokens_per_step * (4 * llm_model_active_params(c) + 2 * whole.active + 3 * attention);
     const double forward = p->tokens_per_step * (2 * llm_model_active_params(c) + attention) / p->flops_per_step;
-    if (add_work(p, c, o, l, forward, e) < 0) return -1;
+    if (llm_plan_add_work(p, c, o, l, forward, e) < 0) return -1;
     double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
     const double passes = (double)o->accumulate / (double)(o->accumulate < PASSES ? o->accumulate : PASSES);
     if (cut) {

@@ -13,13 +13,14 @@ INLINE V stored(const char *row, int64_t i, enum form f, const enum llm_dtype ty
     return as_unit(numbers(row, i + VN, i, type), type == LLM_BF16 ? FLOATS : f);
 }
 
-/* Scores of `rows` query rows with 2·VN keys, of which the first `left` are there: squares of keys are transposed in registers. */
-INLINE void few_keys(float *s, const float *q, int64_t ldq, const char *k, int64_t bytes, int64_t left, int64_t d_k, const int rows,
-                     enum form f, const enum llm_dtype type)
+/* Scores of `rows` query rows with 2·VN keys, of which the first `left` are there: squares of keys are transposed in registers. `whole`: all are
+ * there, and their addresses need no registers. */
+INLINE void few_keys(float *s, const float *q, int64_t ldq, const char *k, int64_t bytes, int64_t left, int64_t d_k, const bool whole,
+                     const int rows, enum form f, const enum llm_dtype type)
 {
     const char *key[2 * VN];
     V sum[2][FEW_TOGETHER];
-    for (int i = 0; i < 2 * VN; i++) key[i] = k + (i < left ? i : 0) * bytes;
+    for (int i = 0; i < 2 * VN; i++) key[i] = k + (whole || i < left ? i : 0) * bytes;
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) sum[0][r] = sum[1][r] = v_zero();
     for (int64_t u = 0; u < d_k; u += VN)
@@ -39,7 +40,7 @@ INLINE void few_keys(float *s, const float *q, int64_t ldq, const char *k, int64
 #pragma GCC unroll 2
         for (int half = 0; half < 2; half++) {
             const M there = v_lt(v_iota(), v_set1((float)(left - half * VN)));
-            v_store(s + r * TILE + half * VN, v_select(there, sum[half][r], v_zero()));
+            v_store(s + r * TILE + half * VN, whole ? sum[half][r] : v_select(there, sum[half][r], v_zero()));
         }
 }
 
@@ -47,7 +48,9 @@ INLINE void few_scores(float *s, const float *q, int64_t ldq, const char *k, int
                        const int rows, enum form f, const enum llm_dtype type)
 {
     int64_t c = 0;
-    for (; c < keys && c < have; c += 2 * VN) few_keys(s + c, q, ldq, k + c * bytes, bytes, have - c, d_k, rows, f, type);
+    if (type == LLM_F32) /* of other types elements are unpacked, which hides the loads of addresses */
+        for (; c < keys && c + 2 * VN <= have; c += 2 * VN) few_keys(s + c, q, ldq, k + c * bytes, bytes, 2 * VN, d_k, true, rows, f, type);
+    for (; c < keys && c < have; c += 2 * VN) few_keys(s + c, q, ldq, k + c * bytes, bytes, have - c, d_k, false, rows, f, type);
     for (; c < keys; c += VN)
         for (int r = 0; r < rows; r++) v_store(s + r * TILE + c, v_zero());
 }

@@ -41,8 +41,8 @@ struct llm_param_spec {
     enum llm_role role;
     bool running;                   /* as in struct llm_param */
     int sharers;                    /* as in struct llm_param */
-    int64_t parts[LLM_MAX_PARTS];  /* as in struct llm_param */
-    int64_t fused[LLM_MAX_PARTS];   /* rows of each matrix that tensor parallelism cuts by itself (llm_slices.parts); 0 ends the list */
+    int64_t parts[LLM_MAX_PARTS];   /* as in struct llm_param */
+    int64_t fused[LLM_MAX_PARTS];   /* as in struct llm_slices */
     bool transposed;                /* in files: [in, out], unless quantised */
     bool by_head;                   /* in files: rows of q, k and v head by head */
     double active;                  /* experts: the share of tokens that it multiplies; 0: all tokens */

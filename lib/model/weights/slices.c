@@ -143,7 +143,7 @@ static int slice(struct llm_param *p, bool by_columns, int n, int first, int end
     if (!s) return -1;
     *s = (struct llm_slices){.by_columns = by_columns, .n = n, .first = first, .end = end, .whole = p};
     if (!(s->of = llm_calloc((size_t)n, sizeof *s->of, "slices", e))) return -1;
-    if (!by_columns) memcpy(s->parts, p->spec->fused, sizeof s->parts);
+    if (!by_columns) memcpy(s->fused, p->spec->fused, sizeof s->fused);
     for (int j = 0; j < n; j++) {
         struct llm_param *q = &s->of[j];
         *q = (struct llm_param){.name = p->name, .spec = p->spec, .n_dims = p->n_dims, .role = p->role, .decay = p->decay, .slice_of = s};

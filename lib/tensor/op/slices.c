@@ -20,10 +20,10 @@ static int64_t columns_of(const struct llm_param *p)
 }
 
 /* The matrices of which the whole is the concatenation: matrix m begins at row *first of the whole, and has *rows rows. False: there is none. */
-static bool fused(const struct llm_slices *s, int m, int64_t *first, int64_t *rows)
+static bool matrix_of(const struct llm_slices *s, int m, int64_t *first, int64_t *rows)
 {
-    *first = m == 0 ? 0 : *first + s->parts[m - 1];
-    *rows = m < LLM_MAX_PARTS ? s->parts[m] : 0;
+    *first = m == 0 ? 0 : *first + s->fused[m - 1];
+    *rows = m < LLM_MAX_PARTS ? s->fused[m] : 0;
     if (m == 0 && *rows == 0) *rows = s->whole->shape[0];
     return *rows > 0;
 }
@@ -36,7 +36,7 @@ int64_t llm_slices_run(const struct llm_slices *s, int j, int64_t at, int64_t *w
         *whole = at / own * cols + j * own + at % own;
         return own - at % own;
     }
-    for (int m = 0; fused(s, m, &first, &rows); m++) {
+    for (int m = 0; matrix_of(s, m, &first, &rows); m++) {
         const int64_t from = llm_slices_row(s, j, rows), n = (llm_slices_row(s, j + 1, rows) - from) * cols;
         *whole = (first + from) * cols + at;
         if (at < n) return n - at;
@@ -55,7 +55,7 @@ int64_t llm_slices_before(const struct llm_slices *s, int j, int64_t n)
     const int64_t cols = columns_of(s->whole), own = cols / s->n;
     int64_t first = 0, rows, before = 0;
     if (s->by_columns) return n / cols * own + within(n % cols - j * own, own);
-    for (int m = 0; fused(s, m, &first, &rows); m++) {
+    for (int m = 0; matrix_of(s, m, &first, &rows); m++) {
         const int64_t from = llm_slices_row(s, j, rows);
         before += within(n - (first + from) * cols, (llm_slices_row(s, j + 1, rows) - from) * cols);
     }

@@ -9,7 +9,7 @@
 #include "tensor/slices.h"
 
 enum { MOST = 64 };
-static const struct { int n_dims; int64_t rows, cols, parts[LLM_MAX_PARTS]; bool by_columns; int n; } cases[] = {
+static const struct { int n_dims; int64_t rows, cols, fused[LLM_MAX_PARTS]; bool by_columns; int n; } cases[] = {
     {2, 12, 5, {0}, false, 4}, {2, 5, 12, {0}, true, 3}, {2, 24, 2, {12, 6, 6}, false, 6}, {1, 8, 0, {4, 4}, false, 2}, {1, 6, 0, {0}, false, 6},
     {2, 16, 3, {8, 8}, false, 8}, {2, 28, 2, {8, 8, 4, 4, 4}, false, 4}};
 
@@ -19,8 +19,8 @@ static int slice_of(size_t k, int64_t at)
     const int64_t cols = cases[k].n_dims > 1 ? cases[k].cols : 1;
     int64_t row = at / cols, rows = cases[k].rows;
     if (cases[k].by_columns) return (int)(at % cols / (cols / cases[k].n));
-    for (int m = 0; m < LLM_MAX_PARTS && cases[k].parts[m] > 0; m++) {
-        rows = cases[k].parts[m];
+    for (int m = 0; m < LLM_MAX_PARTS && cases[k].fused[m] > 0; m++) {
+        rows = cases[k].fused[m];
         if (row < rows) break;
         row -= rows;
     }
@@ -35,7 +35,7 @@ static void test_elements(void **state)
         struct llm_slices s = {.by_columns = cases[k].by_columns, .n = cases[k].n, .end = cases[k].n, .of = of, .whole = &whole};
         const int64_t count = llm_param_count(&whole), each = count / s.n;
         float from[MOST], slice[MOST], back[MOST];
-        memcpy(s.parts, cases[k].parts, sizeof s.parts);
+        memcpy(s.fused, cases[k].fused, sizeof s.fused);
         for (int64_t i = 0; i < count; i++) from[i] = (float)i;
         for (int j = 0; j < s.n; j++) {
             of[j] = whole;
