@@ -40,8 +40,9 @@ int llm_pipeline_normalise(struct llm_encoder *en, const unsigned char *p, size_
         n = en->raw_valid.n;
     }
     size_t limit = llm_norm_limit(n);
+    bool beheaded = false;
     for (int i = 0; i < t->n_norms; i++) {
-        struct llm_norm_place at = {first, last, first && en->at_start, t->kept.n ? &t->kept : NULL, &en->norm_regex[i], limit};
+        struct llm_norm_place at = {first, last, first && en->at_start, t->kept.n ? &t->kept : NULL, &en->norm_regex[i], limit, &beheaded};
         struct llm_buf *to = i + 1 == t->n_norms ? out : &en->forms[i & 1];
         if (to != out)
             to->n = 0;
@@ -52,6 +53,7 @@ int llm_pipeline_normalise(struct llm_encoder *en, const unsigned char *p, size_
         p = (const unsigned char *)to->p;
         n = to->n;
     }
+    en->at_start = en->at_start && !beheaded;
     return 0;
 }
 

@@ -110,6 +110,14 @@ letters='{"type": "BPE", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "c"
     pre='{"type": "Metaspace", "prepend_scheme": "never"}' tok > tok.json;   ids_of "8 7 1" 'ab a'
     pre='{"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Metaspace", "prepend_scheme": "first"}]}' tok > tok.json
     ids_of "7 8 1" 'ab a'
+    # a text whose first character a normaliser takes away has no first piece, as in Hugging Face's library
+    export pre='{"type": "Metaspace", "prepend_scheme": "first"}'
+    normalizer='{"type": "Strip"}' tok > tok.json;                                 ids_of "7 8" ab; ids_of 8 ' ab'
+    normalizer='{"type": "StripAccents"}' tok > tok.json;                          ids_of 8 '\xcc\x81ab'; ids_of "7 8" 'a\xcc\x81b'
+    normalizer='{"type": "Nmt"}' tok > tok.json;                                   ids_of 8 '\x01ab'
+    normalizer='{"type": "BertNormalizer"}' tok > tok.json;                        ids_of 8 '\x01ab'; ids_of 8 '\xcc\x81ab'; ids_of "7 8" AB
+    normalizer='{"type": "Replace", "pattern": {"String": "c"}, "content": ""}' tok > tok.json;   ids_of 8 cab; ids_of "7 8" acb
+    normalizer='{"type": "Replace", "pattern": {"Regex": "c+"}, "content": ""}' tok > tok.json;   ids_of 8 ccab; ids_of "7 8" acb
 }
 
 @test "added tokens: white space around them, whole words, normal text" {

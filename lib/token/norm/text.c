@@ -39,6 +39,13 @@ static int lowercase(const struct llm_norm *s, const struct llm_norm_place *at, 
 
 const struct llm_norm_row llm_norm_lowercase = {"Lowercase", NULL, lowercase};
 
+/* Says whether what begins the text is gone. */
+static void gone(const struct llm_norm_place *at, bool first)
+{
+    if (first && at->beheaded)
+        *at->beheaded = true;
+}
+
 /* ---- Strip ---- */
 
 static int read_strip(struct llm_norm *s, const json_t *o, struct llm_err *e)
@@ -68,6 +75,7 @@ static int strip(const struct llm_norm *s, const struct llm_norm_place *at, cons
             break;
         to = start;
     }
+    gone(at, from > 0);
     return llm_buf_put(out, p + from, to - from, e);
 }
 
@@ -84,10 +92,11 @@ static bool is_mark(uint32_t cp, bool nonspacing)
 static int strip_accents(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out,
                          struct llm_err *e)
 {
-    (void)s, (void)at;
+    (void)s;
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         size_t len = (size_t)llm_utf8_next(p + i, n - i, &cp);
+        gone(at, i == 0 && is_mark(cp, false));
         if (!is_mark(cp, false) && llm_buf_put(out, p + i, len, e) < 0)
             return -1;
         i += len;
@@ -119,8 +128,9 @@ static int read_replace(struct llm_norm *s, const json_t *o, struct llm_err *e)
 static int replace_string(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out,
                           struct llm_err *e)
 {
-    const unsigned char *end = p + n, *found;
+    const unsigned char *begin = p, *end = p + n, *found;
     while ((found = memmem(p, (size_t)(end - p), s->text.p, s->text.n)) != NULL) {
+        gone(at, found == begin && s->content.n == 0);
         if (llm_buf_put(out, p, (size_t)(found - p), e) < 0 || llm_buf_put(out, s->content.p, s->content.n, e) < 0
             || llm_norm_check(s, at, out, e) < 0)
             return -1;
@@ -143,6 +153,7 @@ static int replace(const struct llm_norm *s, const struct llm_norm_place *at, co
             return -1;
         if (!got)
             return llm_buf_put(out, p + i, n - i, e);
+        gone(at, from == 0 && to > 0 && s->content.n == 0);
         if (llm_buf_put(out, p + i, from - i, e) < 0 || llm_buf_put(out, s->content.p, s->content.n, e) < 0
             || llm_norm_check(s, at, out, e) < 0)
             return -1;
@@ -179,14 +190,15 @@ const struct llm_norm_row llm_norm_prepend = {"Prepend", read_prepend, prepend};
 
 static int nmt(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e)
 {
-    (void)s, (void)at;
+    (void)s;
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         size_t len = (size_t)llm_utf8_next(p + i, n - i, &cp);
         bool space = cp == 9 || cp == 10 || cp == 12 || cp == 13 || cp == 0x1680 || (cp >= 0x200B && cp <= 0x200F) || cp == 0x2028
                      || cp == 0x2029 || cp == 0x2581 || cp == 0xFEFF || cp == 0xFFFD;
-        bool gone = (cp >= 1 && cp <= 8) || cp == 11 || (cp >= 14 && cp <= 31) || cp == 0x7F || cp == 0x8F || cp == 0x9F;
-        if (!gone && (space ? llm_buf_put(out, " ", 1, e) : llm_buf_put(out, p + i, len, e)) < 0)
+        bool control = (cp >= 1 && cp <= 8) || cp == 11 || (cp >= 14 && cp <= 31) || cp == 0x7F || cp == 0x8F || cp == 0x9F;
+        gone(at, i == 0 && control);
+        if (!control && (space ? llm_buf_put(out, " ", 1, e) : llm_buf_put(out, p + i, len, e)) < 0)
             return -1;
         i += len;
     }
@@ -225,7 +237,7 @@ static bool is_other(uint32_t cp)
 }
 
 /* Cleans, and sets Chinese characters apart. */
-static int clean(unsigned flags, const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e)
+static int clean(unsigned flags, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e)
 {
     for (size_t i = 0; i < n;) {
         uint32_t cp;
@@ -235,8 +247,10 @@ static int clean(unsigned flags, const unsigned char *p, size_t n, struct llm_bu
         if (flags & LLM_NORM_CLEAN) {
             bool space = is_space(cp);
             bool white = cp == '\t' || cp == '\n' || cp == '\r';
-            if (cp == 0 || cp == 0xFFFD || (!white && is_other(cp)))
+            if (cp == 0 || cp == 0xFFFD || (!white && is_other(cp))) {
+                gone(at, c == p);
                 continue;
+            }
             if (space) {
                 if (llm_buf_put(out, " ", 1, e) < 0)
                     return -1;
@@ -250,14 +264,17 @@ static int clean(unsigned flags, const unsigned char *p, size_t n, struct llm_bu
     return 0;
 }
 
-static int fold(unsigned flags, const struct llm_buf *from, struct llm_buf *out, struct llm_err *e)
+static int fold(unsigned flags, const struct llm_norm_place *at, const struct llm_buf *from, struct llm_buf *out, struct llm_err *e)
 {
     const unsigned char *p = (const unsigned char *)from->p;
     for (size_t i = 0; i < from->n;) {
         uint32_t cp;
+        const bool first = i == 0;
         i += (size_t)llm_utf8_next(p + i, from->n - i, &cp);
-        if (flags & LLM_NORM_ACCENTS && is_mark(cp, true))
+        if (flags & LLM_NORM_ACCENTS && is_mark(cp, true)) {
+            gone(at, first);
             continue;
+        }
         if ((flags & LLM_NORM_LOWER ? lower(out, cp, e) : put(out, cp, e)) < 0)
             return -1;
     }
@@ -268,11 +285,11 @@ static int bert(const struct llm_norm *s, const struct llm_norm_place *at, const
                 struct llm_err *e)
 {
     struct llm_buf cleaned = {0}, decomposed = {0};
-    int bad = clean(s->flags, p, n, &cleaned, e);
+    int bad = clean(s->flags, at, p, n, &cleaned, e);
     if (bad == 0 && s->flags & LLM_NORM_ACCENTS)
         bad = llm_norm_nfd.run(s, at, (const unsigned char *)cleaned.p, cleaned.n, &decomposed, e);
     if (bad == 0)
-        bad = fold(s->flags, s->flags & LLM_NORM_ACCENTS ? &decomposed : &cleaned, out, e);
+        bad = fold(s->flags, at, s->flags & LLM_NORM_ACCENTS ? &decomposed : &cleaned, out, e);
     llm_buf_release(&cleaned);
     llm_buf_release(&decomposed);
     return bad;
