@@ -129,7 +129,7 @@ uint32_t llm_grammar_utf8(struct llm_grammar *g)
 
 uint32_t llm_grammar_text_char(struct llm_grammar *g)
 {
-    static const char letters[] = "nrt", meanings[] = "\n\r\t";
+    static const char letters[] = "nrtf", meanings[] = "\n\r\t\f";
     if (llm_grammar_take(g, "\\")) {
         int c = llm_grammar_peek(g);
         if (c >= 0) g->at++;
@@ -139,7 +139,7 @@ uint32_t llm_grammar_text_char(struct llm_grammar *g)
         const char *known = c > 0 ? strchr(letters, c) : NULL;
         if (known) return (unsigned char)meanings[known - letters];
         if (c > 0 && strchr("\\\"[]-^/'", c)) return (uint32_t)c;
-        return (uint32_t)llm_grammar_fail(g, "expected one of \\n \\r \\t \\\\ \\\" \\[ \\] \\xHH \\uHHHH \\UHHHHHHHH");
+        return (uint32_t)llm_grammar_fail(g, "expected one of \\n \\r \\t \\f \\\\ \\\" \\[ \\] \\xHH \\uHHHH \\UHHHHHHHH");
     }
     return llm_grammar_utf8(g);
 }

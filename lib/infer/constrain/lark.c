@@ -1,5 +1,6 @@
 /* Lark's form of grammars, the part of it that describes languages, with llguidance's {N,M}, names with '-' and comments with '#'. The tree that Lark
  * would build is of no interest here: aliases, the marks ? and ! of rules and priorities are read and change nothing. */
+#include <utf8proc.h>
 #include "base/buf.h"
 #include "infer/constrain/grammar_internal.h"
 #include "infer/constrain/regex.h"
@@ -115,30 +116,30 @@ static int32_t read_regex(struct lark *l)
     return terminal(l, regex(l, (const char *)g->p + from, n));
 }
 
-/* After the opening quote, with its closing one. `only`: the character if it is the only one, else 0. */
+/* After the opening quote, with its closing one. `only`: the character if it is the only one, else UINT32_MAX. */
 static int32_t read_text(struct lark *l, uint32_t *only)
 {
     struct llm_grammar *g = l->g;
     int32_t all = llm_grammar_node(g, LLM_NODE_SEQUENCE), last = LLM_NO_NODE;
     size_t count = 0;
-    *only = 0;
+    *only = UINT32_MAX;
     while (llm_grammar_peek(g) >= 0 && llm_grammar_peek(g) != '"' && llm_grammar_peek(g) != '\n') {
         uint32_t x = llm_grammar_text_char(g);
         llm_grammar_append(g, all, &last, llm_grammar_char(g, x, x));
-        *only = count++ == 0 ? x : 0;
+        *only = count++ == 0 ? x : UINT32_MAX;
     }
     return llm_grammar_take(g, "\"") ? all : llm_grammar_fail(g, "expected \" at the end of a text");
 }
 
-/* Letters of ASCII in the characters of the text get their other case. */
+/* Letters in the characters of the text get their other cases. */
 static void ignore_case(struct lark *l, int32_t all)
 {
     struct llm_grammar *g = l->g;
     for (int32_t i = g->nodes[all].child; i != LLM_NO_NODE; i = g->nodes[i].next) {
         struct llm_chars *c = &g->nodes[i].chars;
-        uint32_t x = c->v[0].low, lower = x | 32;
-        if (lower < 'a' || lower > 'z') continue;
-        if (llm_chars_put(c, x ^ 32, x ^ 32, g->e) < 0) g->bad = true;
+        int32_t x = (int32_t)c->v[0].low, cases[] = {utf8proc_tolower(x), utf8proc_toupper(x), utf8proc_totitle(x)};
+        for (int k = 0; k < 3; k++)
+            if (llm_chars_put(c, (uint32_t)cases[k], (uint32_t)cases[k], g->e) < 0) g->bad = true;
         llm_chars_tidy(c);
     }
 }
@@ -146,14 +147,16 @@ static void ignore_case(struct lark *l, int32_t all)
 static int32_t read_text_or_range(struct lark *l)
 {
     struct llm_grammar *g = l->g;
-    uint32_t low, high = 0;
+    uint32_t low, high = UINT32_MAX;
     int32_t all = read_text(l, &low);
     if (g->bad) return LLM_NO_NODE;
     if (llm_grammar_take(g, "i")) ignore_case(l, all);
+    skip(l, false);
     if (!llm_grammar_take(g, "..")) return terminal(l, all);
+    skip(l, false);
     if (!llm_grammar_take(g, "\"")) return llm_grammar_fail(g, "expected a text after ..");
     (void)read_text(l, &high);
-    if (low == 0 || high < low) return llm_grammar_fail(g, "expected a range \"A\"..\"B\" of characters that ascends");
+    if (low == UINT32_MAX || high == UINT32_MAX || high < low) return llm_grammar_fail(g, "expected a range \"A\"..\"B\" of characters that ascends");
     return terminal(l, llm_grammar_char(g, low, high));
 }
 

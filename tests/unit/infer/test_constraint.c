@@ -75,6 +75,7 @@ static const struct { enum llm_constraint_kind kind; const char *language, *yes[
     {LLM_CONSTRAIN_GRAMMAR, "%llguidance {}\n!start: NAME{2} \"/\"\n%import common.CNAME -> NAME\n%import common.C_COMMENT\n%ignore C_COMMENT\n",
      {"ab/", "a/* * */b/", "x_1/"}, {"a/", "a/*/b/", "1a/"}},
     {LLM_CONSTRAIN_GRAMMAR, "root ::= \"a\" root? \"b\"* | \"c\" (root | x){2}\nx ::= [d-f] x*", {"a", "aabb", "cdaab", "cdefacda"}, {"", "b", "cd"}},
+    {LLM_CONSTRAIN_GRAMMAR, "start: \"É1Ω\"i (\"\\x00\" .. \"\\x1f\"){2} [\"\\f\"]", {"é1ω\n\t", "É1Ω\x1f\x01\f"}, {"e1ω\n\t", "É1Ω\n "}},
     {LLM_CONSTRAIN_GRAMMAR, "root ::= ws \"x\" ws ws \"y\"\nws ::= [ ]{0,2}", {"xy", "  x    y"}, {"   xy", "x     y"}},
 };
 
@@ -155,6 +156,7 @@ static void test_refusals(void **state)
         {LLM_CONSTRAIN_GRAMMAR, "start[lazy]: /a*/", "line 1: an attribute of a rule (name[…]) is not supported"},
         {LLM_CONSTRAIN_GRAMMAR, "start: \"a\"~3..2", "expected repetitions from N to M"},
         {LLM_CONSTRAIN_GRAMMAR, "start: \"ab\"..\"c\"", "expected a range"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: \"a\"..\"cd\"", "expected a range"},
     };
     const struct fixture *f = *state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
