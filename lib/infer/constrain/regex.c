@@ -21,6 +21,7 @@ struct reader {
     llm_term tail;           /* what follows the whole pattern */
     enum { NO_TEXT, PERHAPS_TEXT, SOME_TEXT } before; /* what of the text stands before here */
     size_t carets;           /* how many anchors at the beginning there were */
+    llm_term caret;          /* what they match in JSON */
     int nested;
     struct llm_err *e;
     bool bad;
@@ -274,7 +275,10 @@ static llm_term any_char(struct reader *r)
 /* Anchors: a JSON string begins and ends with a quote. */
 static struct piece anchor(struct reader *r, bool at_end)
 {
-    if (r->use == LLM_REGEX_JSON_SEARCH) return open_piece(llm_term_byte(r->t, '"'));
+    if (r->use == LLM_REGEX_JSON_SEARCH) {
+        r->carets += !at_end;
+        return open_piece(at_end ? llm_term_byte(r->t, '"') : r->caret);
+    }
     if (at_end) return (struct piece){LLM_TERM_NOTHING, LLM_TERM_EMPTY_TEXT};
     if (r->before == SOME_TEXT) return nothing;
     if (r->before == PERHAPS_TEXT) return fail_piece(r, "^ after what may be empty is not supported");
@@ -365,7 +369,9 @@ static struct piece read_repeated(struct reader *r)
             return fail_piece(r, "expected a number of repetitions up to 1000000");
         }
         if (min > max) return fail_piece(r, "expected a minimum that is not above the maximum");
-        if (max > 1 && r->carets > carets && a.open != LLM_TERM_EMPTY_TEXT) return fail_piece(r, "^ within what is repeated is not supported");
+        if (max > 1 && r->carets > carets && a.open != LLM_TERM_EMPTY_TEXT && r->use != LLM_REGEX_JSON_SEARCH) {
+            return fail_piece(r, "^ within what is repeated is not supported");
+        }
         a = piece_repeat(r, a, min, max);
         if (take(r, "+")) return fail_piece(r, "possessive repetitions are not supported");
         (void)take(r, "?");
@@ -455,25 +461,36 @@ static struct piece read_either(struct reader *r, bool outermost)
     return either;
 }
 
+static llm_term read_pattern(struct reader *r)
+{
+    r->at = r->carets = 0;
+    r->before = NO_TEXT;
+    struct piece whole = read_either(r, true);
+    if (!r->bad && r->at < r->n) (void)fail(r, "expected no ) here");
+    return llm_term_or(r->t, whole.open, whole.closed);
+}
+
 llm_term llm_regex_term(struct llm_terms *t, const char *pattern, size_t n, enum llm_regex_use use, struct llm_err *e)
 {
     struct llm_err own = {0};
-    struct reader r = {.t = t, .p = (const unsigned char *)pattern, .n = n, .use = use, .e = &own, .tail = LLM_TERM_EMPTY_TEXT};
-    llm_term before = LLM_TERM_EMPTY_TEXT;
-    r.spelling = use == LLM_REGEX_JSON_SEARCH ? LLM_SPELL_JSON : LLM_SPELL_UTF8;
-    if (use == LLM_REGEX_JSON_SEARCH) {
+    struct reader r = {.t = t, .p = (const unsigned char *)pattern, .n = n, .use = use, .spelling = LLM_SPELL_UTF8, .tail = LLM_TERM_EMPTY_TEXT,
+                       .e = &own};
+    llm_term all;
+    if (use != LLM_REGEX_JSON_SEARCH) {
+        all = read_pattern(&r);
+    } else {
         static struct llm_char_range every[] = {{0, 0xD7FF}, {0xE000, LAST}};
         llm_term chars = llm_term_repeat(t, llm_term_chars(t, &(struct llm_chars){every, 2, 2}, LLM_SPELL_JSON), 0, LLM_REPEAT_ALWAYS);
         llm_term quote = llm_term_byte(t, '"');
-        before = llm_term_or(t, LLM_TERM_EMPTY_TEXT, llm_term_join(t, quote, chars));
+        r.spelling = LLM_SPELL_JSON;
         r.tail = llm_term_or(t, LLM_TERM_EMPTY_TEXT, llm_term_join(t, chars, quote));
+        r.caret = quote;
+        llm_term at_begin = read_pattern(&r), later = at_begin;
+        r.caret = LLM_TERM_NOTHING; /* the quote at the end is no beginning */
+        if (r.carets > 0) later = read_pattern(&r);
+        all = llm_term_or(t, at_begin, llm_term_join(t, llm_term_join(t, quote, chars), later));
     }
-    struct piece whole = read_either(&r, true);
-    llm_term a = llm_term_or(t, whole.open, whole.closed);
-    if (!r.bad && r.at < r.n) a = fail(&r, "expected no ) here");
-    if (r.bad) {
-        if (e) *e = own;
-        return LLM_TERM_NOTHING;
-    }
-    return llm_term_join(t, before, a);
+    if (!r.bad) return all;
+    if (e) *e = own;
+    return LLM_TERM_NOTHING;
 }

@@ -67,6 +67,9 @@ static const struct { const char *schema, *yes[7], *no[7]; } schemas[] = {
      "\"2024-13-01T00:00:00Z\""}},
     {"{\"format\":\"ipv6\",\"type\":\"string\"}", {"\"::1\"", "\"1:2:3:4:5:6:7:8\"", "\"::ffff:1.2.3.4\""}, {"\"1::2::3\"", "\"12345::\""}},
     {"{\"type\":\"string\",\"pattern\":\"^(?!admin$)[a-z]+$\"}", {"\"admins\"", "\"root\""}, {"\"admin\"", "\"\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(?!foo).*|^foo(?!d)\"}",
+     {"\"bar\"", "\"\"", "\"fo\"", "\"foot\"", "\"foo\""}, {"\"food\"", "\"food foo\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(?!a)|(?:^|,)(?:b|^c)\"}", {"\"ba\"", "\"a,b\""}, {"\"ab\"", "\"a,c\""}},
 };
 
 static void test_keywords(void **state)
