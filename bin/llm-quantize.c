@@ -21,6 +21,7 @@
 #include "model/weights/format.h"
 #include "model/weights/gguf_names.h"
 #include "model/weights/ngram.h"
+#include "model/weights/save_folder.h"
 #include "quant/awq.h"
 #include "quant/kl.h"
 #include "quant/quant.h"
@@ -92,7 +93,8 @@ static const struct llm_opt options[] = {
     {0, "measure", "FILE", "say how far the result's predictions are from IN's on a text or token stream that was not --calibrate's", LLM_INPUT,
      AT(measure), 0, 0, NULL},
     {0, "measure-tokens", "N", "read only the first N tokens of --measure [all]", LLM_INT, AT(measure_tokens), 2, 1e15, NULL},
-    {0, "to", "FORMAT", "format of OUT: %w; arpa is of n-gram models [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0, NULL},
+    {0, "to", "FORMAT", "format of OUT: %w; arpa is of n-gram models [by OUT's suffix, / or a folder: folder; -: llm]", LLM_CHOICE, AT(to),
+     0, 0, NULL},
     {0, "only", "PATTERN", "convert only tensors whose names match the shell pattern; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
     {0, "except", "PATTERN", "do not convert tensors whose names match the shell pattern; may be given several times",
      LLM_LIST, AT(except), 0, 0, NULL},
@@ -296,6 +298,7 @@ static int save(struct llm_model *m, const struct args *a, const char *out, stru
         int parts = llm_model_save_gguf_parts(m, out, a->max_bytes, a->max_tensors, e);
         return parts < 0 && e->status == EX_UNAVAILABLE ? llm_in(e, "%s", out) : parts;
     }
+    if (a->to == LLM_FORMAT_FOLDER) return llm_model_save_folder(m, out, e);
     struct llm_output *o = llm_output_open(out, a->to != LLM_FORMAT_ARPA, e);
     if (!o) return -1;
     int r = a->to == LLM_FORMAT_ARPA   ? llm_arpa_write(m, o, e)
@@ -330,7 +333,7 @@ static int measure(const struct args *a, struct llm_model *m, const char *in, st
     return status;
 }
 
-/* An existing folder takes an adapter. */
+/* An existing folder takes an adapter, or a model as Hugging Face has it. */
 static bool is_folder(const char *path)
 {
     struct stat st;
@@ -473,8 +476,8 @@ static int run(const struct args *a, const struct llm_quant_plan *given, const c
     struct llm_quant_plan with = *given;
     const struct llm_quant_plan *plan = &with;
     with.spool = &spool;
-    bool parts = a->max_bytes || a->max_tensors; /* files of other names */
-    if (llm_pool_start(a->common.threads, e) < 0 || (!parts && !is_folder(out) && llm_output_try(out, a->to != LLM_FORMAT_ARPA, e) < 0)) return -1;
+    bool named = !a->max_bytes && !a->max_tensors && a->to != LLM_FORMAT_FOLDER && !is_folder(out); /* else there are files of other names */
+    if (llm_pool_start(a->common.threads, e) < 0 || (named && llm_output_try(out, a->to != LLM_FORMAT_ARPA, e) < 0)) return -1;
     int is_adapter = a->to == LLM_FORMAT_ARPA ? 0 : llm_lora_is_file(in, e);
     if (is_adapter > 0 && !plan->type) {
         llm_fail(e, LLM_EX_USAGE, "%s: an adapter is stored in one type (-t), not within a --budget", in);
@@ -584,7 +587,8 @@ int main(int argc, char **argv)
     if (strcmp(out, "-") == 0 && a.report && strcmp(a.report, "-") == 0) llm_usage(&cli, "standard output cannot be OUT and the report at once");
     if (a.merge.n > 0 && strcmp(in, "-") == 0) llm_usage(&cli, "--merge: expected a file as IN: it is read again to be compared");
     if (a.merge.n > 0 && a.base) llm_usage(&cli, "--base is of IN that is an adapter: expected no --merge");
-    if (a.to == UNSET) a.to = (int)llm_model_format_of(out);
+    if (a.to == UNSET) a.to = llm_ends_with(out, "/") || is_folder(out) ? LLM_FORMAT_FOLDER : (int)llm_model_format_of(out);
+    if (a.to == LLM_FORMAT_FOLDER && strcmp(out, "-") == 0) llm_usage(&cli, "--to folder: expected the name of a folder as OUT, found -");
     if ((a.max_bytes || a.max_tensors) && (a.to != LLM_FORMAT_GGUF || strcmp(out, "-") == 0)) {
         llm_usage(&cli, "--split-max-size and --split-max-tensors: expected GGUF files as OUT (--to gguf)");
     }

@@ -9,6 +9,7 @@
 #include "io/sniff.h"
 #include "model/config/arch.h"
 #include "model/config/preset.h"
+#include "model/config/transformers.h"
 
 static const char *const act_names[LLM_N_ACTS] = {"gelu", "gelu_new", "relu", "silu", "sigmoid", "tanh", "relu2", "quick_gelu", "linear"};
 static const char sqrt_scale[] = "1/sqrt(hidden)";
@@ -380,6 +381,49 @@ json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e)
         return NULL;
     }
     return o;
+}
+
+static bool is_among(const char *name, const char *const *names)
+{
+    while (*names && strcmp(*names, name) != 0) names++;
+    return *names != NULL;
+}
+
+/* Adds what transformers' classes would otherwise take from defaults of theirs, of mixtures (DeepSeek's) and of padding. 0 or -1. */
+static int put_their_defaults(json_t *o, const struct llm_config *c, const struct llm_arch *arch, const char *const *theirs)
+{
+    int failed = 0;
+    for (const struct llm_config_key *k = arch->keys; !failed && k->name; k++) {
+        if (!is_among(k->name, theirs) || llm_config_ignores(arch, k->name)) continue;
+        const int64_t *length = (const void *)((const char *)c + k->offset); /* theirs is 0, not null */
+        failed = json_object_set_new(o, k->name, k->type == LLM_KEY_LENGTH ? json_integer(*length) : write_key(c, k));
+    }
+    json_t *experts = json_object_get(o, "n_routed_experts");
+    if (!failed && json_is_null(experts)) { /* their class has experts in all layers from the first that is named */
+        failed = json_object_del(o, "n_routed_experts") | json_object_set_new(o, "first_k_dense_replace", json_integer(c->num_hidden_layers));
+    }
+    /* Phi-3's and SmolLM3's padding is a token beyond small vocabularies. An encoder-decoder's begins its answers. */
+    if (!failed && !arch->sections && !json_object_get(o, "pad_token_id") && !json_object_get(o, "decoder_start_token_id")) {
+        failed = json_object_set_new(o, "pad_token_id", json_null());
+    }
+    return failed ? -1 : 0;
+}
+
+json_t *llm_config_for_transformers(const struct llm_config *c, struct llm_err *e)
+{
+    static const char *const theirs[] = {"n_shared_experts", "first_k_dense_replace", "n_group", "topk_group", "routed_scaling_factor", NULL};
+    static const char *const whole[] = {"query_pre_attn_scalar", "expand"}; /* of their type int */
+    const struct llm_arch *arch = llm_arch_find(c->model_type);
+    json_t *o = llm_config_to_json(c, e);
+    int failed = o ? put_their_defaults(o, c, arch, theirs) : 0;
+    for (size_t i = 0; o && !failed && i < sizeof whole / sizeof *whole; i++) {
+        double v = json_real_value(json_object_get(o, whole[i]));
+        if (v >= 1 && v == floor(v)) failed = json_object_set_new(o, whole[i], json_integer((json_int_t)v));
+    }
+    if (!failed) return o;
+    json_decref(o);
+    llm_no_memory(e, "configuration");
+    return NULL;
 }
 
 /* Removes from `o` the other names of a key that has several, so that the name that was set last decides. */

@@ -9,6 +9,7 @@ static const struct {
     [LLM_FORMAT_SAFETENSORS] = {"safetensors", ".safetensors"},
     [LLM_FORMAT_ARPA] = {"arpa", ".arpa"},
     [LLM_FORMAT_GGUF] = {"gguf", ".gguf"},
+    [LLM_FORMAT_FOLDER] = {"folder", "/"},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
@@ -18,7 +19,7 @@ const char *llm_trained_format_word(int i) { return i < LLM_FORMAT_GGUF ? format
 
 enum llm_model_format llm_model_format_of(const char *path)
 {
-    for (int i = 0; path && i < N_FORMATS; i++)
+    for (int i = 0; path && i < LLM_FORMAT_FOLDER; i++)
         if (llm_ends_with(path, formats[i].suffix)) return (enum llm_model_format)i;
     return LLM_FORMAT_LLM;
 }

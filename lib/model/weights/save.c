@@ -10,6 +10,7 @@
 #include "model/weights/model.h"
 #include "model/weights/names.h"
 #include "model/weights/ngram.h"
+#include "model/weights/save_folder.h"
 
 static int append(struct llm_tensor_list *l, const struct llm_tensor_out *t, struct llm_err *e)
 {
@@ -236,6 +237,18 @@ int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_c
     how.written = release_pages;
     how.written_arg = m;
     int r = meta ? llm_model_describe(m, meta, &l, e) : llm_no_memory(e, "metadata");
+    if (r == 0) r = llm_checkpoint_write(o, meta, l.v, l.n, &how, e);
+    json_decref(meta);
+    free(l.v);
+    return r;
+}
+
+int llm_model_save_weights(struct llm_model *m, struct llm_output *o, struct llm_err *e)
+{
+    struct llm_tensor_list l = {0};
+    const struct llm_checkpoint_options how = {.plain = true, .written = release_pages, .written_arg = m};
+    json_t *meta = json_pack("{s:s}", "format", "pt"); /* transformers asks for it */
+    int r = meta ? describe_weights(m, true, &l, e) : llm_no_memory(e, "metadata");
     if (r == 0) r = llm_checkpoint_write(o, meta, l.v, l.n, &how, e);
     json_decref(meta);
     free(l.v);

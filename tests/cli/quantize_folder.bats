@@ -1,0 +1,68 @@
+# llm-quantize to folders that transformers reads: what is in them, and what its classes want otherwise than a .llm has it.
+load ../helper
+
+setup() { M=$ROOT/tests/golden/tiny; }
+
+# made FAMILY [KEY=VALUE...]: a new model as folder/, and its config.json
+made() {
+    local of='{hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 2, num_key_value_heads: 2, vocab_size: 300}'
+    rm -rf model.llm folder
+    jq -n "{model_type: \"$1\"} + $of" > config.json
+    llm-train -q -c config.json "${@:2}" -T "$M/tokenizer.json" -n 0 -o model.llm
+    llm-quantize -q -t f32 model.llm folder/
+    llm-infer -m model.llm --precision f32 --score "Once upon a time" > a
+    llm-infer -m folder --precision f32 --score "Once upon a time" | cmp - a
+}
+
+@test "a folder has weights alone in model.safetensors, and says the same; --to folder; one that exists is written into" {
+    need_tool jq
+    local header
+    llm-quantize -q -t f32 "$M" model.llm
+    llm-quantize -q -t f32 model.llm one/
+    llm-quantize -q -t f32 --to folder model.llm two
+    mkdir three
+    llm-quantize -q -t f32 model.llm three
+    for folder in two three; do diff -r one $folder; done
+    llm-infer -m model.llm --precision f32 --score "Once upon a time" > a
+    llm-infer -m one --precision f32 --score "Once upon a time" | cmp - a
+    header=$(od -An -N8 -tu8 one/model.safetensors | tr -d ' ')
+    tail -c +9 one/model.safetensors | head -c "$header" > header
+    jq -e '.__metadata__.format == "pt" and ([keys[] | select(startswith("tokenizer"))] == [])' header
+    # the family's own class would split texts by rules of its own
+    jq -e '.tokenizer_class == "PreTrainedTokenizerFast"' one/tokenizer_config.json
+    assert_equal "$(llm-tokenize info -T one/tokenizer.json | grep '^id')" "$(llm-tokenize info -T "$M/tokenizer.json" | grep '^id')"
+}
+
+@test "what transformers' classes have other defaults for, or want whole, is written so" {
+    need_tool jq
+    made gemma2 --set query_pre_attn_scalar=16
+    grep -q '"query_pre_attn_scalar": *16,' folder/config.json
+    made phi3
+    jq -e 'has("pad_token_id") and .pad_token_id == null' folder/config.json
+    made mamba
+    grep -q '"expand": *2,' folder/config.json
+    # their DeepSeek has experts from the first layer on, unless it is said
+    made deepseek_v2 --set n_routed_experts=4 --set num_experts_per_tok=2 --set moe_intermediate_size=16 --set first_k_dense_replace=1 \
+        --set kv_lora_rank=16
+    jq -e '.first_k_dense_replace == 1 and .n_shared_experts >= 1 and .n_routed_experts == 4' folder/config.json
+    made deepseek_v2 --set n_routed_experts=null --set kv_lora_rank=16
+    jq -e '.first_k_dense_replace == 2 and (has("n_routed_experts") | not)' folder/config.json
+}
+
+@test "the chat template and the tokens that end a text go along" {
+    need_tool jq
+    cp -r "$M" chat
+    echo "{{ messages[0]['content'] }}" > chat/chat_template.jinja
+    llm-quantize -q -t bf16 chat model.llm
+    llm-quantize -q -t keep model.llm folder/
+    [[ $(cat folder/chat_template.jinja) == "{{ messages[0]['content'] }}" ]]
+    jq -e '.eos_token_id == 0' folder/generation_config.json
+}
+
+@test "quantised weights and standard output are refused, and nothing is written" {
+    run -69 --separate-stderr llm-quantize -q -t q8_0 "$M" folder/
+    [[ $stderr == "llm-quantize: folder/: a folder of Hugging Face's: tensor '"*"': expected f32, f16 or bf16, found q8_0" ]]
+    [[ ! -e folder ]]
+    run -2 --separate-stderr llm-quantize -q -t f32 --to folder "$M" -
+    [[ ${stderr_lines[0]} == "llm-quantize: --to folder: expected the name of a folder as OUT, found -" ]]
+}
