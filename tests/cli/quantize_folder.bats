@@ -41,6 +41,8 @@ made() {
     jq -e 'has("pad_token_id") and .pad_token_id == null' folder/config.json
     made mamba
     grep -q '"expand": *2,' folder/config.json
+    made mamba2 --set state_size=8 --set num_heads=4 --set head_dim=16 --set n_groups=1
+    jq -e '.time_step_limit == [0, {"__float__": "Infinity"}] and .expand == 2' folder/config.json
     # their DeepSeek has experts from the first layer on, unless it is said
     made deepseek_v2 --set n_routed_experts=4 --set num_experts_per_tok=2 --set moe_intermediate_size=16 --set first_k_dense_replace=1 \
         --set kv_lora_rank=16

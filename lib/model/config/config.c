@@ -420,6 +420,8 @@ json_t *llm_config_for_transformers(const struct llm_config *c, struct llm_err *
         double v = json_real_value(json_object_get(o, whole[i]));
         if (v >= 1 && v == floor(v)) failed = json_object_set_new(o, whole[i], json_integer((json_int_t)v));
     }
+    json_t *limits = json_object_get(o, "time_step_limit"); /* of Mamba 2 */
+    if (!failed && json_is_null(json_array_get(limits, 1))) failed = json_array_set_new(limits, 1, json_pack("{s:s}", "__float__", "Infinity"));
     if (!failed) return o;
     json_decref(o);
     llm_no_memory(e, "configuration");
