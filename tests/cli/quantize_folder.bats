@@ -3,11 +3,11 @@ load ../helper
 
 setup() { M=$ROOT/tests/golden/tiny; }
 
-# made FAMILY [KEY=VALUE...]: a new model as folder/, and its config.json
+# made FAMILY [OPTION...]: a new model as folder/; KEYS: more of its configuration
 made() {
-    local of='{hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 2, num_key_value_heads: 2, vocab_size: 300}'
+    local of='{hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 2, num_key_value_heads: 2, vocab_size: 300'
     rm -rf model.llm folder
-    jq -n "{model_type: \"$1\"} + $of" > config.json
+    jq -n "{model_type: \"$1\"} + $of${KEYS:+, $KEYS}}" > config.json
     llm-train -q -c config.json "${@:2}" -T "$M/tokenizer.json" -n 0 -o model.llm
     llm-quantize -q -t f32 model.llm folder/
     llm-infer -m model.llm --precision f32 --score "Once upon a time" > a
@@ -41,7 +41,7 @@ made() {
     jq -e 'has("pad_token_id") and .pad_token_id == null' folder/config.json
     made mamba
     grep -q '"expand": *2,' folder/config.json
-    made mamba2 --set state_size=8 --set num_heads=4 --set head_dim=16 --set n_groups=1
+    KEYS='state_size: 8, num_heads: 4, head_dim: 16, n_groups: 1' made mamba2
     jq -e '.time_step_limit == [0, {"__float__": "Infinity"}] and .expand == 2' folder/config.json
     # their DeepSeek has experts from the first layer on, unless it is said
     made deepseek_v2 --set n_routed_experts=4 --set num_experts_per_tok=2 --set moe_intermediate_size=16 --set first_k_dense_replace=1 \
