@@ -230,6 +230,20 @@ kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
     refused 69 "expected ensure_weight_tying and 'lm_head.weight' with 'model.embed_tokens.weight', which is" llm-infer -m "$tiny" --adapter folder x
 }
 
+@test "Mamba's projections are modules: all targets, named alone, to a folder and back, and as adapters named them before" {
+    llm-train -q -c mamba --set hidden_size=32 --set num_hidden_layers=1 -l 24 -n 0 -T "$tiny/tokenizer.json" -o mamba.llm "$F/g.tok"
+    llm-train -q --init mamba.llm --adapter lora -l 24 -b 2 -n 4 --precision f32 -o a.llm "$F/g.tok"
+    llm-quantize -q -t keep a.llm folder
+    jq -e '.target_modules == ["in_proj", "x_proj", "dt_proj", "out_proj"]' folder/adapter_config.json
+    [[ $(tensors folder/adapter_model.safetensors | grep -c 'mixer\.[a-z]*_proj\.lora_[AB]\.weight') == 8 ]]
+    same mamba.llm --adapter folder mamba.llm --adapter a.llm
+    for half in A B; do renamed folder layers.0.mixer.x_proj.lora_$half.weight layers.0.mixer.x_proj.weight.lora_$half.weight; done
+    same mamba.llm --adapter folder mamba.llm --adapter a.llm
+    llm-train -q --init mamba.llm --adapter lora --targets x_proj -l 24 -b 2 -n 4 --precision f32 -o x.llm "$F/g.tok"
+    llm-quantize -q -t keep x.llm one
+    [[ $(tensors one/adapter_model.safetensors | grep -c lora_A) == 1 ]]
+}
+
 @test "heads have the names that PEFT has for them" {
     echo '{"model_type": "gpt_neox", "vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
            "max_position_embeddings": 64}' > neox.json

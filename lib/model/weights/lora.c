@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/cli.h"
 #include "base/hash.h"
 #include "model/weights/lora_internal.h"
 #include "tensor/ops.h"
@@ -19,9 +20,8 @@ bool llm_lora_can_adapt(const struct llm_param_spec *s)
 
 void llm_lora_module(const struct llm_param *p, char out[LLM_LORA_NAME])
 {
-    size_t n = strlen(p->name), suffix = strlen(".weight");
-    if (n > suffix && p->spec->piece == LLM_PIECE_WEIGHT) n -= suffix;
-    snprintf(out, LLM_LORA_NAME, "%.*s", (int)n, p->name);
+    snprintf(out, LLM_LORA_NAME, "%s", p->name);
+    if (llm_ends_with(out, ".weight")) out[strlen(out) - strlen(".weight")] = 0;
 }
 
 /* ---- memory ---- */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/cli.h"
 #include "io/gguf_write.h"
 #include "model/config/arch.h"
 #include "model/weights/gguf_names.h"
@@ -120,7 +121,7 @@ static int add_pair(struct llm_lora *l, const struct llm_model *m, const struct 
                     struct llm_err *e)
 {
     const struct llm_param *halves[] = {&q->a, &q->b, &q->magnitude};
-    if (q->param->spec->piece != LLM_PIECE_WEIGHT) {
+    if (!llm_ends_with(q->param->name, ".weight")) {
         return llm_fail(e, EX_UNAVAILABLE, "'%s': expected the weight of a module, which PEFT can adapt", q->param->name);
     }
     for (int i = 0; i < (l->dora ? 3 : 2); i++) {
