@@ -49,6 +49,11 @@ x|tojson | x|tojson(indent=2) | 'é\n"<>'|tojson | 'é😀'|tojson(ensure_ascii=
 range(5, 0, -2) | range(3, 3) | range(6)[::4] | range(3)[1:] | range(9)[7:2:-2] | 2.5 is odd | -1.5 is odd | 3.0 is odd | -3 is odd | 4.0 is even | 2.5 is divisibleby 2
 'one two_2, drei'|wordcount | text|wordcount | ''|wordcount | 'a b/c?ü&='|urlencode | {'a b': 1, 'c': 'd&/e'}|urlencode | [('k', none)]|urlencode | 3.5|urlencode | '<a>'|safe|forceescape | '<a>'|forceescape
 'Straße İ'.casefold() | 'A Bc D'.istitle() | 'A bc'.istitle() | '12'.istitle() | 'a\tbc\n\td'.expandtabs() | 'a\tb'.expandtabs(3) | 'a\tb'.expandtabs(0) | 'a\u200b'.isprintable() | ''.isprintable()
+rows|groupby('u', default=3)|map(attribute='grouper')|list | rows|groupby('age')|map(attribute='list')|list | (rows|groupby('age'))[0].grouper | (rows|groupby('age'))[0]['list'] | (rows|groupby('age'))[0].0 | (rows|groupby('age'))[0].zz is defined
+rows|groupby('name')|map(attribute='list.0.age')|list | (rows|groupby('age'))[0] | rows|groupby('age')|map('length')|list | (rows|groupby('age'))[0] is sequence | (rows|groupby('age'))[0] == (1, [rows[1]]) | (rows|groupby('age'))[0] + (1,) | (rows|groupby('age'))[0]|tojson
+((rows|groupby('age'))[0] + (1,)).grouper is defined | (rows|groupby('age'))[0][:1] | (rows|groupby('age'))[0][:2].grouper is defined | rows|groupby('age')|sort(reverse=true)|map(attribute='grouper')|list | words|groupby('0', default=none)|map('first')|list | (rows|groupby('age'))[0] in [(1, [rows[1]])]
+words|groupby(0, default=none)|map(attribute='grouper')|join(',') | words|groupby(0)|map(attribute='list')|list | {(1, 2): 3}[(rows|groupby('age'))[0][:1] + (2,)] | '%s %s' % (rows|groupby('age'))[0] | (rows|groupby('age'))[0].count(1) | (rows|groupby('age'))[0] ~ ''
+rows|groupby('age', none)|map(attribute=0)|list | rows|groupby('age', default=none)|map(attribute=0)|list
 rows|groupby('on', default=false)|list|length | rows|groupby('on', default=false)|map('first')|list | 7|truncate(9) | [1, 2]|truncate(9) | missing|truncate | none|truncate(3)
 """
 
@@ -85,6 +90,7 @@ STATEMENTS = [
     "{% set x = {'if': 1} %}{{ x['if'] }}{{ x.if }}{% set is_x = 1 %}{{ is_x }}{{ loop is defined }}{{ '}}' }}{{ '%}' }}{{ {'a': {'b': 1}}['a']}}",
     "{% print n %}{% for m in messages[1:] %}{% if loop.index0 % 2 == 0 %}{{ m.role }}{% endif %}{% endfor %}{{ messages[-1]['content'] }}{{ messages|length - 1 }}",
     "{{ messages[0].content.items }}{{ messages[0].thinking is defined }}{% set g = rows|map(attribute='name') %}{{ g|list }}{{ g|list }}",
+    "{% for age, group in rows|groupby('age') %}{{ age }}:{{ group|length }} {% endfor %}{% for g in rows|groupby('age') %}{{ g.grouper }}={{ g.list[0].name }} {% endfor %}",
     "{% for i in range(3) %}{% for j in range(2) %}{{ loop.index }}{{ i }}{{ j }} {% endfor %}{{ loop.index }};{% endfor %}",
 ]
 
@@ -94,7 +100,7 @@ ERRORS = [
     "{% set y = x.pop('a') %}{{ y.z }}", "{% for a, b in [1] %}{% endfor %}", "{% for a, b in [(1, 2, 3)] %}{% endfor %}", "{% for a in n %}{% endfor %}", "{% if %}{% endif %}",
     "{% if true %}", "{% endif %}", "{% for %}", "{{ ", "{% set %}", "{% foo %}", "{{ 'abc }}", "{{ (1 }}", "{{ 1 ) }}", "{# x", "{{ a b }}", "{{ 1 is }}", "{{ x|nofilter }}",
     "{{ x is notest }}", "{{ range(200000) }}", "{{ range(1, 2, 0) }}", "{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}", "{% macro f(a) %}{% endmacro %}{{ f(b=2) }}",
-    "{% set x.y = 1 %}", "{% set ns = namespace() %}{% set ns._a = 1 %}", "{{ {[1]: 2} }}", "{{ rows|sort }}", "{{ missing|tojson }}", "{{ x[1:'a'] }}", "{{ 'a'[::0] }}",
+    "{% set x.y = 1 %}", "{% set ns = namespace() %}{% set ns._a = 1 %}", "{{ {[1]: 2} }}", "{{ rows|sort }}", "{{ missing|tojson }}", "{{ rows|groupby('on', default=none)|list }}", "{{ rows|groupby('on')|list }}", "{{ x[1:'a'] }}", "{{ 'a'[::0] }}",
     "{{ x|int }}{{ missing|int }}", "{% break %}", "{{ 'a' 1 }}", "{% set true = 1 %}", "{{ rows|map(attribute='name')|length }}", "{{ '%d' % 'a' }}", "{{ '%s %s' % 'a' }}", "{{ 'a'.split('') }}",
     "{% macro f(k) %}{{ f(k + 1) }}{% endmacro %}{{ f(1) }}", "{{ '\\u12' }}", "{% include 'a' %}", "{{ x.b.index(77) }}", "{{ -'a' }}", "{{ loop.index }}",
 ]

@@ -69,6 +69,11 @@ static struct value plain_item(struct work *w, struct value v, struct value key)
     return i < 0 || i >= n ? absent : v.as.sequence->v[i];
 }
 
+static bool is_name(const struct text *t, const char *name)
+{
+    return t->n == strlen(name) && memcmp(t->p, name, t->n) == 0;
+}
+
 /* What Python's getattr gives; V_ABSENT: there is none. */
 static struct value plain_attribute(struct work *w, struct value v, const struct text *name)
 {
@@ -77,6 +82,10 @@ static struct value plain_attribute(struct work *w, struct value v, const struct
         struct text copy = *name;
         found = llm_jinja_dict_get(v.as.dict, (struct value){.type = V_TEXT, .as.text = &copy});
         return found ? *found : (struct value){.type = V_ABSENT};
+    }
+    if (v.type == V_SEQUENCE && v.as.sequence->is_group) {
+        if (is_name(name, "grouper")) return v.as.sequence->v[0];
+        if (is_name(name, "list")) return v.as.sequence->v[1];
     }
     if (v.type == V_LOOP) {
         struct value got = llm_jinja_loop_attribute(w, v.as.loop, name);

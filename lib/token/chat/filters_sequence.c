@@ -236,24 +236,26 @@ static struct value filter_slice(struct work *w, struct value v, const struct va
     return out;
 }
 
-/* Groups of equal attribute, in its order: pairs of it and the list of items. */
+/* Groups of equal attribute, in its order: pairs of it (.grouper) and the list of items (.list). */
 static struct value filter_groupby(struct work *w, struct value v, const struct value *arg)
 {
     struct sequence *items;
     struct value out = llm_jinja_sequence(w, S_LIST, 0), last_key = absent, group = absent;
+    const struct value fallback = arg[1].type == V_NONE ? absent : arg[1];
     bool case_sensitive = truth_or(arg[2], false);
     if (llm_jinja_items(w, v, &items) < 0 || is_error(out)) return error;
-    struct value list = sorted(w, items, arg[0], arg[1], case_sensitive, false);
+    struct value list = sorted(w, items, arg[0], fallback, case_sensitive, false);
     if (is_error(list)) return error;
     for (size_t i = 0; i < list.as.sequence->n; i++) {
-        struct value item = list.as.sequence->v[i], key = key_of(w, item, arg[0], arg[1], case_sensitive);
+        struct value item = list.as.sequence->v[i], key = key_of(w, item, arg[0], fallback, case_sensitive);
         int same = is_error(key) ? -1 : group.type == V_ABSENT ? 0 : llm_jinja_equal(w, key, last_key);
         if (same < 0) return error;
         if (!same) {
             struct value pair = llm_jinja_sequence(w, S_TUPLE, 2);
             group = llm_jinja_sequence(w, S_LIST, 0);
-            if (is_error(pair) || llm_jinja_append(w, pair.as.sequence, llm_jinja_path(w, item, arg[0], arg[1])) < 0) return error;
+            if (is_error(pair) || llm_jinja_append(w, pair.as.sequence, llm_jinja_path(w, item, arg[0], fallback)) < 0) return error;
             if (llm_jinja_append(w, pair.as.sequence, group) < 0 || llm_jinja_append(w, out.as.sequence, pair) < 0) return error;
+            pair.as.sequence->is_group = true;
             last_key = key;
         }
         if (llm_jinja_append(w, group.as.sequence, item) < 0) return error;

@@ -43,7 +43,13 @@ struct value {
 /* UTF-8. `safe`: markupsafe's Markup, which the filters safe and escape give: what is added to it is escaped for HTML. */
 struct text { const char *p; size_t n, chars; bool safe; }; /* chars: SIZE_MAX until counted */
 enum sequence_kind { S_LIST, S_TUPLE, S_RANGE, S_GENERATOR, S_KEYS, S_VALUES, S_ITEMS };
-struct sequence { enum sequence_kind kind; struct value *v; size_t n, room; int64_t start, stop, step; }; /* S_RANGE: as it is shown */
+struct sequence {
+    enum sequence_kind kind;
+    struct value *v;
+    size_t n, room;
+    int64_t start, stop, step; /* S_RANGE: as it is shown */
+    bool is_group;             /* a tuple of filter groupby: its members are the attributes grouper and list, too */
+};
 struct dict { struct value *keys, *values; size_t n, room; uint32_t *slots; size_t n_slots; bool is_namespace; };
 struct undefined { const char *owner, *hint; struct value name; }; /* owner: type that has no such attribute; hint: said instead */
 struct method { struct value self; const char *name; };
