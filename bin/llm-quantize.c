@@ -470,6 +470,21 @@ static int rotate(struct llm_model **m, struct llm_err *e)
     return 0;
 }
 
+/* Refuses, before the work is done, what a folder of Hugging Face's cannot take. */
+static int check_folder(const struct args *a, const struct llm_quant_plan *plan, const char *out, struct llm_err *e)
+{
+    const char *const what = "a folder of Hugging Face's: expected", *option = a->budget ? "budget" : a->factors_only ? "factors-only" : NULL;
+    if (option) return llm_fail(e, EX_UNAVAILABLE, "%s: %s no --%s, whose types it does not take", out, what, option);
+    const enum llm_dtype *const of_options[] = {&plan->type->dtype, plan->output, plan->embedding};
+    const size_t n = sizeof of_options / sizeof *of_options;
+    for (size_t i = 0; i < n + plan->n_overrides; i++) {
+        const enum llm_dtype *type = i < n ? of_options[i] : &plan->overrides[i - n].dtype;
+        if (!type || llm_model_folder_takes(*type)) continue;
+        return llm_fail(e, EX_UNAVAILABLE, "%s: %s f32, f16, bf16 or keep, found %s", out, what, llm_dtypes[*type].name);
+    }
+    return llm_model_try_folder(out, e);
+}
+
 static int run(const struct args *a, const struct llm_quant_plan *given, const char *in, const char *out, struct llm_err *e)
 {
     struct llm_quant_spool spool = {0};
@@ -488,7 +503,7 @@ static int run(const struct args *a, const struct llm_quant_plan *given, const c
         llm_pool_stop();
         return converted;
     }
-    struct llm_model *m = llm_model_load(in, e);
+    struct llm_model *m = a->to != LLM_FORMAT_FOLDER || check_folder(a, plan, out, e) == 0 ? llm_model_load(in, e) : NULL;
     int status = m ? 0 : -1;
     if (m && (a->base || (a->merge.n > 0 && m->ngram))) {
         status = llm_fail(e, EX_DATAERR, "%s: expected %s, found a model of type '%s'", in, a->base ? "an adapter (--base)" : "a network (--merge)",

@@ -62,9 +62,65 @@ made() {
 }
 
 @test "quantised weights and standard output are refused, and nothing is written" {
-    run -69 --separate-stderr llm-quantize -q -t q8_0 "$M" folder/
+    local expected="llm-quantize: folder/: a folder of Hugging Face's: expected"
+    refused() { # WHAT OPTION...: before the model is read
+        run -69 --separate-stderr llm-quantize -q "${@:2}" no-model.llm folder/
+        assert_equal "$stderr" "$expected $1"
+        [[ ! -e folder ]]
+    }
+    echo some text > text
+    refused "f32, f16, bf16 or keep, found q8_0" -t q8_0 --method gptq --calibrate text
+    refused "f32, f16, bf16 or keep, found q4_k" -t q4_k_m
+    refused "f32, f16, bf16 or keep, found q5_0" -t f32 --tensor-type '*v_proj*=q5_0'
+    refused "f32, f16, bf16 or keep, found q6_k" -t bf16 --output-tensor-type q6_k
+    refused "f32, f16, bf16 or keep, found q8_0" -t bf16 --token-embedding-type q8_0
+    refused "no --budget, whose types it does not take" --budget 4bpw --calibrate text
+    refused "no --factors-only, whose types it does not take" -t f32 --rank 1 --factors fix.llm --factors-only
+    llm-quantize -q -t q8_0 "$M" q8.llm
+    run -69 --separate-stderr llm-quantize -q -t keep q8.llm folder/
     [[ $stderr == "llm-quantize: folder/: a folder of Hugging Face's: tensor '"*"': expected f32, f16 or bf16, found q8_0" ]]
     [[ ! -e folder ]]
     run -2 --separate-stderr llm-quantize -q -t f32 --to folder "$M" -
     [[ ${stderr_lines[0]} == "llm-quantize: --to folder: expected the name of a folder as OUT, found -" ]]
+}
+
+@test "a place that cannot be written to is refused before the model is read; no folder stays that was made for it" {
+    echo file > file
+    run -73 --separate-stderr llm-quantize -q -t f32 no-model.llm no/such/
+    assert_equal "$stderr" "llm-quantize: no/such/: No such file or directory"
+    run -73 --separate-stderr llm-quantize -q -t f32 --to folder no-model.llm file
+    [[ $stderr == "llm-quantize: file"*": Not a directory" ]]
+    mkdir -p taken/model.safetensors
+    run -73 --separate-stderr llm-quantize -q -t f32 no-model.llm taken
+    [[ $stderr == "llm-quantize: taken/model.safetensors: "* ]]
+    run -66 llm-quantize -q -t f32 no-model.llm folder/
+    [[ ! -e folder ]]
+    mkdir empty
+    run -66 llm-quantize -q -t f32 no-model.llm empty/
+    [[ -d empty && -z $(ls -A empty) ]]
+    run -74 --separate-stderr bash -c 'ulimit -f 4; llm-quantize -q -t f32 "$0" folder/' "$M"
+    [[ ! -e folder ]]
+    run -74 --separate-stderr bash -c 'ulimit -f 4; llm-quantize -q -t f32 "$0" empty/' "$M"
+    [[ -d empty && -z $(ls -A empty) ]]
+}
+
+@test "n-grams are refused" {
+    run -69 --separate-stderr llm-quantize -q -t f32 "$ROOT/tests/golden/ngram/toy.arpa" folder/
+    assert_equal "$stderr" "llm-quantize: folder/: a folder of Hugging Face's: expected a network, found n-grams"
+    [[ ! -e folder ]]
+}
+
+@test "a folder that holds an older model is written over; files that the new one has not stay, also if writing fails" {
+    need_tool jq
+    local name
+    llm-quantize -q -t f32 "$M" wanted/
+    made mamba
+    [[ ! -e wanted/chat_template.jinja ]]
+    echo old > folder/chat_template.jinja
+    cp -r folder before
+    run -74 --separate-stderr bash -c 'ulimit -f 4; llm-quantize -q -t f32 "$0" folder' "$M"
+    diff -r before folder
+    llm-quantize -q -t f32 "$M" folder
+    for name in wanted/*; do cmp "$name" "folder/${name##*/}"; done
+    assert_equal "$(cat folder/chat_template.jinja)" old
 }

@@ -3,27 +3,55 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "model/config/transformers.h"
 #include "model/weights/save_folder.h"
 
 enum { MAX_FILES = 8 };
+static const char weights_file[] = "model.safetensors";
 struct folder {
     const char *path;
+    bool made; /* it did not exist */
     struct llm_output *v[MAX_FILES];
     size_t n;
 };
 
+/* path: room for the name of a file in the folder. */
+static int name_file(char path[4096], const char *folder, const char *name, struct llm_err *e)
+{
+    size_t n = strlen(folder);
+    if (snprintf(path, 4096, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", name) < 4096) return 0;
+    return llm_fail(e, EX_CANTCREAT, "%s: name too long", folder);
+}
+
 static struct llm_output *open_file(struct folder *f, const char *name, struct llm_err *e)
 {
     char path[4096];
-    size_t n = strlen(f->path);
-    if (snprintf(path, sizeof path, "%s%s%s", f->path, n && f->path[n - 1] == '/' ? "" : "/", name) >= (int)sizeof path) {
-        llm_fail(e, EX_CANTCREAT, "%s: name too long", f->path);
-        return NULL;
-    }
-    struct llm_output *o = llm_output_open(path, false, e);
+    struct llm_output *o = name_file(path, f->path, name, e) == 0 ? llm_output_open(path, false, e) : NULL;
     if (o) f->v[f->n++] = o;
     return o;
+}
+
+static int make_folder(struct folder *f, struct llm_err *e)
+{
+    f->made = mkdir(f->path, 0777) == 0;
+    return f->made || errno == EEXIST ? 0 : llm_fail_errno(e, EX_CANTCREAT, "%s", f->path);
+}
+
+int llm_model_try_folder(const char *path, struct llm_err *e)
+{
+    struct folder f = {.path = path};
+    char file[4096];
+    int r = make_folder(&f, e);
+    if (r == 0) r = name_file(file, path, weights_file, e);
+    if (r == 0) r = llm_output_try(file, false, e);
+    if (f.made) rmdir(path);
+    return r;
+}
+
+bool llm_model_folder_takes(enum llm_dtype type)
+{
+    return type == LLM_F32 || type == LLM_F16 || type == LLM_BF16 || type == LLM_NO_DTYPE;
 }
 
 static int write_text(struct folder *f, const char *name, const char *text, size_t n, struct llm_err *e)
@@ -91,7 +119,7 @@ static int check_types(const struct llm_model *m, struct llm_err *e)
     if (m->ngram) return llm_fail(e, EX_UNAVAILABLE, "a folder of Hugging Face's: expected a network, found n-grams");
     for (size_t i = 0; i < m->n_params; i++) {
         enum llm_dtype type = m->params[i].weight.dtype;
-        if (type == LLM_F32 || type == LLM_F16 || type == LLM_BF16) continue;
+        if (llm_model_folder_takes(type)) continue;
         return llm_fail(e, EX_UNAVAILABLE, "a folder of Hugging Face's: tensor '%s': expected f32, f16 or bf16, found %s", m->params[i].name,
                         llm_dtypes[type].name);
     }
@@ -105,8 +133,8 @@ int llm_model_save_folder(struct llm_model *m, const char *path, struct llm_err 
     json_t *config = llm_config_for_transformers(&m->config, e);
     if (!config) return -1;
     int r = llm_model_write_labels(m, config) < 0 ? llm_no_memory(e, "configuration") : 0;
-    if (r == 0 && mkdir(path, 0777) < 0 && errno != EEXIST) r = llm_fail_errno(e, EX_CANTCREAT, "%s", path);
-    struct llm_output *weights = r == 0 ? open_file(&f, "model.safetensors", e) : NULL;
+    if (r == 0) r = make_folder(&f, e);
+    struct llm_output *weights = r == 0 ? open_file(&f, weights_file, e) : NULL;
     if (r == 0) r = weights ? llm_model_save_weights(m, weights, e) : -1;
     if (r == 0) r = write_json(&f, "config.json", json_incref(config), e);
     if (r == 0) r = write_generation(&f, config, e);
@@ -114,7 +142,11 @@ int llm_model_save_folder(struct llm_model *m, const char *path, struct llm_err 
     if (r == 0 && m->chat_template) r = write_text(&f, "chat_template.jinja", m->chat_template, strlen(m->chat_template), e);
     if (r == 0 && m->preprocessor) r = write_text(&f, "preprocessor_config.json", m->preprocessor, strlen(m->preprocessor), e);
     json_decref(config);
-    if (r == 0) return llm_output_commit_all(f.v, f.n, e);
-    for (size_t i = 0; i < f.n; i++) llm_output_abandon(f.v[i]);
-    return -1;
+    if (r == 0) {
+        r = llm_output_commit_all(f.v, f.n, e);
+    } else {
+        for (size_t i = 0; i < f.n; i++) llm_output_abandon(f.v[i]);
+    }
+    if (r < 0 && f.made) rmdir(path);
+    return r;
 }
