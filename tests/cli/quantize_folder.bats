@@ -43,7 +43,7 @@ made() {
     grep -q '"expand": *2,' folder/config.json
     KEYS='state_size: 8, num_heads: 4, head_dim: 16, n_groups: 1' made mamba2
     jq -e '.time_step_limit == [0, {"__float__": "Infinity"}] and .expand == 2' folder/config.json
-    # their DeepSeek has experts from the first layer on, unless it is said
+    # transformers' DeepSeek class has experts from the first layer on, unless the configuration says otherwise
     made deepseek_v2 --set n_routed_experts=4 --set num_experts_per_tok=2 --set moe_intermediate_size=16 --set first_k_dense_replace=1 \
         --set kv_lora_rank=16
     jq -e '.first_k_dense_replace == 1 and .n_shared_experts >= 1 and .n_routed_experts == 4' folder/config.json

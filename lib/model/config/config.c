@@ -389,17 +389,17 @@ static bool is_among(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* Adds what transformers' classes would otherwise take from defaults of theirs, of mixtures (DeepSeek's) and of padding. 0 or -1. */
-static int put_their_defaults(json_t *o, const struct llm_config *c, const struct llm_arch *arch, const char *const *theirs)
+/* Adds what transformers' classes have other defaults for: of mixtures (DeepSeek's) and of padding. 0 or -1. */
+static int put_class_defaults(json_t *o, const struct llm_config *c, const struct llm_arch *arch, const char *const *keys)
 {
     int failed = 0;
     for (const struct llm_config_key *k = arch->keys; !failed && k->name; k++) {
-        if (!is_among(k->name, theirs) || llm_config_ignores(arch, k->name)) continue;
-        const int64_t *length = (const void *)((const char *)c + k->offset); /* theirs is 0, not null */
+        if (!is_among(k->name, keys) || llm_config_ignores(arch, k->name)) continue;
+        const int64_t *length = (const void *)((const char *)c + k->offset); /* transformers' default is 0, not null */
         failed = json_object_set_new(o, k->name, k->type == LLM_KEY_LENGTH ? json_integer(*length) : write_key(c, k));
     }
     json_t *experts = json_object_get(o, "n_routed_experts");
-    if (!failed && json_is_null(experts)) { /* their class has experts in all layers from the first that is named */
+    if (!failed && json_is_null(experts)) { /* transformers' DeepSeek class has experts in all layers from the first that is named */
         failed = json_object_del(o, "n_routed_experts") | json_object_set_new(o, "first_k_dense_replace", json_integer(c->num_hidden_layers));
     }
     /* Phi-3's and SmolLM3's padding is a token beyond small vocabularies. An encoder-decoder's begins its answers. */
@@ -411,14 +411,14 @@ static int put_their_defaults(json_t *o, const struct llm_config *c, const struc
 
 json_t *llm_config_for_transformers(const struct llm_config *c, struct llm_err *e)
 {
-    static const char *const theirs[] = {"n_shared_experts", "first_k_dense_replace", "n_group", "topk_group", "routed_scaling_factor", NULL};
-    static const char *const whole[] = {"query_pre_attn_scalar", "expand"}; /* of their type int */
+    static const char *const mixtures[] = {"n_shared_experts", "first_k_dense_replace", "n_group", "topk_group", "routed_scaling_factor", NULL};
+    static const char *const whole[] = {"query_pre_attn_scalar", "expand"}; /* of type int in transformers */
     const struct llm_arch *arch = llm_arch_find(c->model_type);
     json_t *o = llm_config_to_json(c, e);
-    int failed = o ? put_their_defaults(o, c, arch, theirs) : 0;
+    int failed = o ? put_class_defaults(o, c, arch, mixtures) : 0;
     for (size_t i = 0; o && !failed && i < sizeof whole / sizeof *whole; i++) {
         double v = json_real_value(json_object_get(o, whole[i]));
-        if (v >= 1 && v == floor(v)) failed = json_object_set_new(o, whole[i], json_integer((json_int_t)v));
+        if (v >= 1 && v < 9e15 && v == floor(v)) failed = json_object_set_new(o, whole[i], json_integer((json_int_t)v));
     }
     json_t *limits = json_object_get(o, "time_step_limit"); /* of Mamba 2 */
     if (!failed && json_is_null(json_array_get(limits, 1))) failed = json_array_set_new(limits, 1, json_pack("{s:s}", "__float__", "Infinity"));

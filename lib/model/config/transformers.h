@@ -5,8 +5,8 @@
 #include <jansson.h>
 #include "model/config/config.h"
 
-/* The configuration (llm_config_to_json) for a config.json that transformers reads, whose classes have defaults of their own and want some numbers
- * whole. New reference. */
+/* The configuration (llm_config_to_json) for a config.json that transformers reads. It has the keys of which transformers' default is another one,
+ * and numbers that transformers' classes declare as int are integers. New reference. */
 json_t *llm_config_for_transformers(const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif
