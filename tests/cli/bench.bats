@@ -322,7 +322,7 @@ cell() {
 }
 
 @test "an interrupt ends it by that signal, and nothing is printed" {
-    run -130 --separate-stderr timeout --preserve-status -s INT .5 llm-bench train -c nano --runs 1000
+    run -130 --separate-stderr timeout --preserve-status -s INT 1 llm-bench train -c nano --runs 1000
     [[ -z $output ]]
 }
 
