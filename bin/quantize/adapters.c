@@ -9,7 +9,7 @@
 /* ---- other formats ---- */
 
 /* Where an adapter goes that has no suffix of a file: a folder. */
-static bool is_folder(const char *out)
+static bool names_folder(const char *out)
 {
     return strcmp(out, "-") != 0 && !llm_ends_with(out, ".llm") && !llm_ends_with(out, ".gguf");
 }
@@ -17,7 +17,7 @@ static bool is_folder(const char *out)
 int adapter_write(struct llm_model *m, const char *out, bool gguf, enum llm_dtype type, struct llm_err *e)
 {
     struct llm_lora *l = m->lora;
-    if (!gguf && is_folder(out)) return llm_lora_save_folder(l, m, out, type, e);
+    if (!gguf && names_folder(out)) return llm_lora_save_folder(l, m, out, type, e);
     struct llm_output *o = llm_output_open(out, true, e);
     if (!o) return -1;
     if ((gguf ? llm_lora_save_gguf(l, m, o, type, e) : llm_lora_save(l, m, o, e)) < 0) {
@@ -34,7 +34,7 @@ int adapter_convert(const char *in, const char *base, const char *out, bool gguf
     if (!llm_dtypes[type].is_float || type == LLM_F64) {
         return llm_fail(e, LLM_EX_USAGE, "%s: an adapter: expected -t f32, f16, bf16 or keep, found %s", in, llm_dtypes[type].name);
     }
-    if (!gguf && !is_folder(out) && type != LLM_F32) return llm_fail(e, LLM_EX_USAGE, "-t: expected f32 or keep for an adapter as .llm");
+    if (!gguf && !names_folder(out) && type != LLM_F32) return llm_fail(e, LLM_EX_USAGE, "-t: expected f32 or keep for an adapter as .llm");
     char *named = base ? strdup(base) : llm_lora_base_of(in, e);
     if (!named) return base ? llm_no_memory(e, "an adapter") : -1;
     struct llm_model *m = llm_model_load(named, e);

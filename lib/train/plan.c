@@ -2,13 +2,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include "base/buf.h"
 #include "cpu/pool.h"
 #include "io/planes.h"
 #include "io/zstd_frames.h"
-#include "model/spec/block.h"
 #include "model/weights/lora.h"
 #include "model/weights/slices.h"
 #include "train/objective.h"

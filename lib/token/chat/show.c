@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 #include "token/chat/jinja.h"
 #include "token/unicode.h"
 

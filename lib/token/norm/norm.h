@@ -32,7 +32,7 @@ struct llm_norm_place {
     const struct llm_trie *kept;     /* SentencePiece: symbols that stay as they are */
     struct llm_regex_state **regex;  /* made when first needed; the caller destroys it */
     size_t limit;                    /* bytes that `out` may have in all; what would exceed them is refused (llm_norm_check) */
-    bool *beheaded;                  /* set where the text's first character goes: Metaspace's `first` then begins nothing; NULL: nobody asks */
+    bool *beheaded;                  /* set where the text's first character goes: Metaspace's `first` then begins nothing; NULL: not needed */
 };
 /* The most bytes that normalisers may make of n. Of Unicode's forms and of real rules no character becomes more than 18. */
 #define LLM_NORM_GROWTH 32

@@ -39,8 +39,8 @@ static int lowercase(const struct llm_norm *s, const struct llm_norm_place *at, 
 
 const struct llm_norm_row llm_norm_lowercase = {"Lowercase", NULL, lowercase};
 
-/* Says whether what begins the text is gone. */
-static void gone(const struct llm_norm_place *at, bool first)
+/* Notes that the text's first character was removed. */
+static void note_gone(const struct llm_norm_place *at, bool first)
 {
     if (first && at->beheaded)
         *at->beheaded = true;
@@ -75,7 +75,7 @@ static int strip(const struct llm_norm *s, const struct llm_norm_place *at, cons
             break;
         to = start;
     }
-    gone(at, from > 0);
+    note_gone(at, from > 0);
     return llm_buf_put(out, p + from, to - from, e);
 }
 
@@ -96,7 +96,7 @@ static int strip_accents(const struct llm_norm *s, const struct llm_norm_place *
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         size_t len = (size_t)llm_utf8_next(p + i, n - i, &cp);
-        gone(at, i == 0 && is_mark(cp, false));
+        note_gone(at, i == 0 && is_mark(cp, false));
         if (!is_mark(cp, false) && llm_buf_put(out, p + i, len, e) < 0)
             return -1;
         i += len;
@@ -130,7 +130,7 @@ static int replace_string(const struct llm_norm *s, const struct llm_norm_place 
 {
     const unsigned char *begin = p, *end = p + n, *found;
     while ((found = memmem(p, (size_t)(end - p), s->text.p, s->text.n)) != NULL) {
-        gone(at, found == begin && s->content.n == 0);
+        note_gone(at, found == begin && s->content.n == 0);
         if (llm_buf_put(out, p, (size_t)(found - p), e) < 0 || llm_buf_put(out, s->content.p, s->content.n, e) < 0
             || llm_norm_check(s, at, out, e) < 0)
             return -1;
@@ -153,7 +153,7 @@ static int replace(const struct llm_norm *s, const struct llm_norm_place *at, co
             return -1;
         if (!got)
             return llm_buf_put(out, p + i, n - i, e);
-        gone(at, from == 0 && to > 0 && s->content.n == 0);
+        note_gone(at, from == 0 && to > 0 && s->content.n == 0);
         if (llm_buf_put(out, p + i, from - i, e) < 0 || llm_buf_put(out, s->content.p, s->content.n, e) < 0
             || llm_norm_check(s, at, out, e) < 0)
             return -1;
@@ -197,7 +197,7 @@ static int nmt(const struct llm_norm *s, const struct llm_norm_place *at, const 
         bool space = cp == 9 || cp == 10 || cp == 12 || cp == 13 || cp == 0x1680 || (cp >= 0x200B && cp <= 0x200F) || cp == 0x2028
                      || cp == 0x2029 || cp == 0x2581 || cp == 0xFEFF || cp == 0xFFFD;
         bool control = (cp >= 1 && cp <= 8) || cp == 11 || (cp >= 14 && cp <= 31) || cp == 0x7F || cp == 0x8F || cp == 0x9F;
-        gone(at, i == 0 && control);
+        note_gone(at, i == 0 && control);
         if (!control && (space ? llm_buf_put(out, " ", 1, e) : llm_buf_put(out, p + i, len, e)) < 0)
             return -1;
         i += len;
@@ -248,7 +248,7 @@ static int clean(unsigned flags, const struct llm_norm_place *at, const unsigned
             bool space = is_space(cp);
             bool white = cp == '\t' || cp == '\n' || cp == '\r';
             if (cp == 0 || cp == 0xFFFD || (!white && is_other(cp))) {
-                gone(at, c == p);
+                note_gone(at, c == p);
                 continue;
             }
             if (space) {
@@ -272,7 +272,7 @@ static int fold(unsigned flags, const struct llm_norm_place *at, const struct ll
         const bool first = i == 0;
         i += (size_t)llm_utf8_next(p + i, from->n - i, &cp);
         if (flags & LLM_NORM_ACCENTS && is_mark(cp, true)) {
-            gone(at, first);
+            note_gone(at, first);
             continue;
         }
         if ((flags & LLM_NORM_LOWER ? lower(out, cp, e) : put(out, cp, e)) < 0)
