@@ -6,11 +6,16 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 
-enum { MAX_NESTED = 200, LAST = 0x10FFFF, MAX_COUNT = 1000000 };
+enum { MAX_NESTED = 200, LAST = 0x10FFFF, MAX_COUNT = 1000000, MAX_SUFFIXES = 8 };
 
-/* What a part of a pattern matches. After a text of `closed` none may follow, as `$` demands; after one of `open` any may. */
-struct piece { llm_term open, closed; };
-static const struct piece nothing = {LLM_TERM_NOTHING, LLM_TERM_NOTHING}, empty = {LLM_TERM_EMPTY_TEXT, LLM_TERM_NOTHING};
+/* Texts that a part of a pattern matches: after those of `open` any text may follow, after those of `closed` none, as `$` demands. */
+struct ends { llm_term open, closed; };
+/* What a part matches where the text begins, and elsewhere: `^` tells them apart. */
+struct piece { struct ends first, later; };
+static const struct ends no_ends = {LLM_TERM_NOTHING, LLM_TERM_NOTHING}, empty_ends = {LLM_TERM_EMPTY_TEXT, LLM_TERM_NOTHING};
+static const struct ends end_of_text = {LLM_TERM_NOTHING, LLM_TERM_EMPTY_TEXT};
+static const struct piece nothing = {{LLM_TERM_NOTHING, LLM_TERM_NOTHING}, {LLM_TERM_NOTHING, LLM_TERM_NOTHING}};
+static const struct piece empty = {{LLM_TERM_EMPTY_TEXT, LLM_TERM_NOTHING}, {LLM_TERM_EMPTY_TEXT, LLM_TERM_NOTHING}};
 
 struct reader {
     struct llm_terms *t;
@@ -19,9 +24,6 @@ struct reader {
     enum llm_regex_use use;
     enum llm_spelling spelling;
     llm_term tail;           /* what follows the whole pattern */
-    enum { NO_TEXT, PERHAPS_TEXT, SOME_TEXT } before; /* what of the text stands before here */
-    size_t carets;           /* how many anchors at the beginning there were */
-    llm_term caret;          /* what they match in JSON */
     int nested;
     struct llm_err *e;
     bool bad;
@@ -40,29 +42,83 @@ static struct piece fail_piece(struct reader *r, const char *what)
     return nothing;
 }
 
-static struct piece open_piece(llm_term a)
+static struct piece piece_of(struct ends a)
 {
-    return (struct piece){a, LLM_TERM_NOTHING};
+    return (struct piece){a, a};
 }
 
-static bool piece_nullable(const struct reader *r, struct piece a)
+static struct piece open_piece(llm_term a)
+{
+    return piece_of((struct ends){a, LLM_TERM_NOTHING});
+}
+
+static bool same(struct ends a, struct ends b)
+{
+    return a.open == b.open && a.closed == b.closed;
+}
+
+static llm_term whole(const struct reader *r, struct ends a)
+{
+    return llm_term_or(r->t, a.open, a.closed);
+}
+
+static struct ends ends_or(const struct reader *r, struct ends a, struct ends b)
+{
+    return (struct ends){llm_term_or(r->t, a.open, b.open), llm_term_or(r->t, a.closed, b.closed)};
+}
+
+static bool ends_nullable(const struct reader *r, struct ends a)
 {
     return llm_term_nullable(r->t, a.open) || llm_term_nullable(r->t, a.closed);
 }
 
-static struct piece piece_join(struct reader *r, struct piece a, struct piece b)
+static struct ends ends_join(const struct reader *r, struct ends a, struct ends b)
 {
     llm_term closed = llm_term_join(r->t, a.open, b.closed);
-    if (piece_nullable(r, b)) closed = llm_term_or(r->t, closed, a.closed);
-    return (struct piece){llm_term_join(r->t, a.open, b.open), closed};
+    if (ends_nullable(r, b)) closed = llm_term_or(r->t, closed, a.closed);
+    return (struct ends){llm_term_join(r->t, a.open, b.open), closed};
 }
 
-static struct piece piece_repeat(struct reader *r, struct piece a, uint32_t min, uint32_t max)
+static struct ends ends_repeat(const struct reader *r, struct ends a, uint32_t min, uint32_t max)
 {
-    struct piece all = open_piece(llm_term_repeat(r->t, a.open, min, max));
+    struct ends all = {llm_term_repeat(r->t, a.open, min, max), LLM_TERM_NOTHING};
     if (a.closed == LLM_TERM_NOTHING || max == 0) return all;
-    llm_term before = llm_term_repeat(r->t, a.open, min == 0 || piece_nullable(r, a) ? 0 : min - 1, max == LLM_REPEAT_ALWAYS ? max : max - 1);
+    llm_term before = llm_term_repeat(r->t, a.open, min == 0 || ends_nullable(r, a) ? 0 : min - 1, max == LLM_REPEAT_ALWAYS ? max : max - 1);
     all.closed = llm_term_join(r->t, before, a.closed);
+    return all;
+}
+
+/* The texts that are not empty. */
+static struct ends some(const struct reader *r, struct ends a)
+{
+    llm_term *of[] = {&a.open, &a.closed};
+    for (int i = 0; i < 2; i++)
+        if (llm_term_nullable(r->t, *of[i])) *of[i] = llm_term_and(r->t, *of[i], llm_term_not(r->t, LLM_TERM_EMPTY_TEXT));
+    return a;
+}
+
+/* The empty text, if it is one of them. */
+static struct ends blank(const struct reader *r, struct ends a)
+{
+    return (struct ends){llm_term_nullable(r->t, a.open) ? LLM_TERM_EMPTY_TEXT : LLM_TERM_NOTHING,
+                         llm_term_nullable(r->t, a.closed) ? LLM_TERM_EMPTY_TEXT : LLM_TERM_NOTHING};
+}
+
+static struct piece piece_join(const struct reader *r, struct piece a, struct piece b)
+{
+    struct piece all = {.later = ends_join(r, a.later, b.later)};
+    if (same(b.first, b.later)) all.first = ends_join(r, a.first, b.later);
+    else all.first = ends_or(r, ends_join(r, some(r, a.first), b.later), ends_join(r, blank(r, a.first), b.first));
+    return all;
+}
+
+static struct piece piece_repeat(const struct reader *r, struct piece a, uint32_t min, uint32_t max)
+{
+    struct piece all = piece_of(ends_repeat(r, a.later, min, max));
+    if (same(a.first, a.later) || max == 0) return all;
+    const uint32_t least = min == 0 || llm_term_nullable(r->t, a.first.open) ? 0 : min - 1;
+    const struct ends others = ends_repeat(r, a.later, least, max == LLM_REPEAT_ALWAYS ? max : max - 1);
+    all.first = ends_or(r, ends_join(r, some(r, a.first), others), min == 0 ? empty_ends : blank(r, a.first));
     return all;
 }
 
@@ -272,20 +328,6 @@ static llm_term any_char(struct reader *r)
     return a;
 }
 
-/* Anchors: a JSON string begins and ends with a quote. */
-static struct piece anchor(struct reader *r, bool at_end)
-{
-    if (r->use == LLM_REGEX_JSON_SEARCH) {
-        r->carets += !at_end;
-        return open_piece(at_end ? llm_term_byte(r->t, '"') : r->caret);
-    }
-    if (at_end) return (struct piece){LLM_TERM_NOTHING, LLM_TERM_EMPTY_TEXT};
-    if (r->before == SOME_TEXT) return nothing;
-    if (r->before == PERHAPS_TEXT) return fail_piece(r, "^ after what may be empty is not supported");
-    r->carets++;
-    return empty;
-}
-
 static struct piece read_either(struct reader *r, bool outermost);
 
 static struct piece read_group(struct reader *r)
@@ -311,8 +353,8 @@ static struct piece read_atom(struct reader *r)
     llm_term a;
     if (take(r, "(")) return read_group(r);
     if (take(r, ".")) return open_piece(any_char(r));
-    if (take(r, "^") || take(r, "\\A")) return anchor(r, false);
-    if (take(r, "$") || take(r, "\\z") || take(r, "\\Z")) return anchor(r, true);
+    if (take(r, "^") || take(r, "\\A")) return (struct piece){empty_ends, no_ends};
+    if (take(r, "$") || take(r, "\\z") || take(r, "\\Z")) return piece_of(end_of_text);
     if (strchr("*+?", c) && c) return fail_piece(r, "expected something to repeat");
     if (take(r, "[")) {
         read_class(r, &set);
@@ -353,9 +395,8 @@ static bool read_counts(struct reader *r, uint32_t *min, uint32_t *max)
 
 static struct piece read_repeated(struct reader *r)
 {
-    size_t carets = r->carets;
     struct piece a = read_atom(r);
-    while (more(r)) {
+    for (int suffixes = 0; more(r); suffixes++) {
         uint32_t min = 0, max = LLM_REPEAT_ALWAYS;
         size_t before = r->at;
         if (take(r, "+")) min = 1;
@@ -369,9 +410,7 @@ static struct piece read_repeated(struct reader *r)
             return fail_piece(r, "expected a number of repetitions up to 1000000");
         }
         if (min > max) return fail_piece(r, "expected a minimum that is not above the maximum");
-        if (max > 1 && r->carets > carets && a.open != LLM_TERM_EMPTY_TEXT && r->use != LLM_REGEX_JSON_SEARCH) {
-            return fail_piece(r, "^ within what is repeated is not supported");
-        }
+        if (suffixes == MAX_SUFFIXES) return fail_piece(r, "expected at most 8 repetitions after one another");
         a = piece_repeat(r, a, min, max);
         if (take(r, "+")) return fail_piece(r, "possessive repetitions are not supported");
         (void)take(r, "?");
@@ -397,20 +436,23 @@ static struct piece join_items(struct reader *r, struct items *all)
 
 static void read_items(struct reader *r, bool outermost, struct items *all);
 
+static struct ends look(const struct reader *r, struct ends ahead, struct ends after, bool positive)
+{
+    const llm_term all = llm_term_or(r->t, llm_term_join(r->t, ahead.open, LLM_TERM_ANYTHING), ahead.closed);
+    return (struct ends){llm_term_and(r->t, positive ? all : llm_term_not(r->t, all), whole(r, after)), LLM_TERM_NOTHING};
+}
+
 /* The text that follows must begin, or must not begin, with what is in the group. */
 static struct piece read_lookahead(struct reader *r, bool positive)
 {
     struct items rest = {0};
-    int before = r->before;
-    struct piece ahead = read_either(r, false);
-    llm_term all = llm_term_or(r->t, llm_term_join(r->t, ahead.open, LLM_TERM_ANYTHING), ahead.closed);
+    const struct piece ahead = read_either(r, false);
     if (!take(r, ")")) return fail_piece(r, "expected ) at the end of a group");
     if (++r->nested > MAX_NESTED) return fail_piece(r, "groups are nested too deeply");
-    r->before = before;
     read_items(r, true, &rest);
     r->nested--;
-    struct piece after = join_items(r, &rest);
-    return open_piece(llm_term_and(r->t, positive ? all : llm_term_not(r->t, all), llm_term_or(r->t, after.open, after.closed)));
+    const struct piece after = join_items(r, &rest);
+    return (struct piece){look(r, ahead.first, after.first, positive), look(r, ahead.later, after.later, positive)};
 }
 
 /* The items of a sequence; what follows the whole pattern is the last one if it is `outermost`. */
@@ -419,11 +461,7 @@ static void read_items(struct reader *r, bool outermost, struct items *all)
     while (more(r) && r->p[r->at] != '|' && r->p[r->at] != ')') {
         bool positive = take(r, "(?=");
         if (!positive && !take(r, "(?!")) {
-            int before = r->before;
-            struct piece a = read_repeated(r);
-            bool some = a.open > LLM_TERM_EMPTY_TEXT || a.closed > LLM_TERM_EMPTY_TEXT;
-            r->before = !piece_nullable(r, a) ? SOME_TEXT : before == NO_TEXT && some ? PERHAPS_TEXT : before;
-            add(r, all, a);
+            add(r, all, read_repeated(r));
             continue;
         }
         if (r->use == LLM_REGEX_TERMINAL) (void)fail(r, "lookahead is not supported");
@@ -434,63 +472,56 @@ static void read_items(struct reader *r, bool outermost, struct items *all)
     if (outermost) add(r, all, open_piece(r->tail));
 }
 
+static struct ends either_of(const struct reader *r, const struct items *all, bool later)
+{
+    struct ends either = no_ends;
+    llm_term *v = llm_alloc(2 * all->n + 1, sizeof *v, "a pattern", r->e);
+    for (size_t i = 0; v && i < all->n; i++) {
+        const struct ends a = later ? all->v[i].later : all->v[i].first;
+        v[i] = a.open;
+        v[all->n + i] = a.closed;
+    }
+    if (v) either = (struct ends){llm_term_either(r->t, v, all->n), llm_term_either(r->t, v + all->n, all->n)};
+    free(v);
+    return either;
+}
+
 static struct piece read_either(struct reader *r, bool outermost)
 {
     struct items all = {0};
-    struct piece either = nothing;
-    int before = r->before;
     if (++r->nested > MAX_NESTED) return fail_piece(r, "groups are nested too deeply");
     do {
         struct items items = {0};
-        r->before = before;
         read_items(r, outermost, &items);
         add(r, &all, join_items(r, &items));
     } while (take(r, "|"));
     r->nested--;
-    llm_term *v = llm_alloc(all.n + 1, sizeof *v, "a pattern", r->e);
-    if (!v) {
-        r->bad = true;
-    } else {
-        for (size_t i = 0; i < all.n; i++) v[i] = all.v[i].open;
-        either.open = llm_term_either(r->t, v, all.n);
-        for (size_t i = 0; i < all.n; i++) v[i] = all.v[i].closed;
-        either.closed = llm_term_either(r->t, v, all.n);
-    }
-    free(v);
+    const struct piece either = {either_of(r, &all, false), either_of(r, &all, true)};
     free(all.v);
     return either;
 }
 
-static llm_term read_pattern(struct reader *r)
-{
-    r->at = r->carets = 0;
-    r->before = NO_TEXT;
-    struct piece whole = read_either(r, true);
-    if (!r->bad && r->at < r->n) (void)fail(r, "expected no ) here");
-    return llm_term_or(r->t, whole.open, whole.closed);
-}
-
 llm_term llm_regex_term(struct llm_terms *t, const char *pattern, size_t n, enum llm_regex_use use, struct llm_err *e)
 {
+    static struct llm_char_range every[] = {{0, 0xD7FF}, {0xE000, LAST}};
+    const bool json = use == LLM_REGEX_JSON_SEARCH;
     struct llm_err own = {0};
-    struct reader r = {.t = t, .p = (const unsigned char *)pattern, .n = n, .use = use, .spelling = LLM_SPELL_UTF8, .tail = LLM_TERM_EMPTY_TEXT,
-                       .e = &own};
-    llm_term all;
-    if (use != LLM_REGEX_JSON_SEARCH) {
-        all = read_pattern(&r);
-    } else {
-        static struct llm_char_range every[] = {{0, 0xD7FF}, {0xE000, LAST}};
-        llm_term chars = llm_term_repeat(t, llm_term_chars(t, &(struct llm_chars){every, 2, 2}, LLM_SPELL_JSON), 0, LLM_REPEAT_ALWAYS);
-        llm_term quote = llm_term_byte(t, '"');
-        r.spelling = LLM_SPELL_JSON;
-        r.tail = llm_term_or(t, LLM_TERM_EMPTY_TEXT, llm_term_join(t, chars, quote));
-        r.caret = quote;
-        llm_term at_begin = read_pattern(&r), later = at_begin;
-        r.caret = LLM_TERM_NOTHING; /* the quote at the end is no beginning */
-        if (r.carets > 0) later = read_pattern(&r);
-        all = llm_term_or(t, at_begin, llm_term_join(t, llm_term_join(t, quote, chars), later));
+    struct reader r = {.t = t, .p = (const unsigned char *)pattern, .n = n, .use = use, .spelling = json ? LLM_SPELL_JSON : LLM_SPELL_UTF8,
+                       .tail = LLM_TERM_EMPTY_TEXT, .e = &own};
+    const llm_term one = json ? llm_term_chars(t, &(struct llm_chars){every, 2, 2}, LLM_SPELL_JSON) : LLM_TERM_NOTHING;
+    if (json) r.tail = llm_term_repeat(t, one, 0, LLM_REPEAT_ALWAYS);
+    const struct piece found = read_either(&r, true);
+    if (!r.bad && r.at < r.n) (void)fail(&r, "expected no ) here");
+    if (own.status != 0) r.bad = true; /* memory */
+    if (r.bad) {
+        if (e) *e = own;
+        return LLM_TERM_NOTHING;
     }
-    if (!r.bad) return all;
-    if (e) *e = own;
-    return LLM_TERM_NOTHING;
+    llm_term all = whole(&r, found.first);
+    if (!json) return all;
+    /* It may be found anywhere between the quotes. */
+    if (same(found.first, found.later)) all = llm_term_join(t, r.tail, all);
+    else all = llm_term_or(t, all, llm_term_join(t, llm_term_repeat(t, one, 1, LLM_REPEAT_ALWAYS), whole(&r, found.later)));
+    const llm_term quote = llm_term_byte(t, '"');
+    return llm_term_join(t, quote, llm_term_join(t, all, quote));
 }

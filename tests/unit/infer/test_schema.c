@@ -69,7 +69,14 @@ static const struct { const char *schema, *yes[7], *no[7]; } schemas[] = {
     {"{\"type\":\"string\",\"pattern\":\"^(?!admin$)[a-z]+$\"}", {"\"admins\"", "\"root\""}, {"\"admin\"", "\"\""}},
     {"{\"type\":\"string\",\"pattern\":\"^(?!foo).*|^foo(?!d)\"}",
      {"\"bar\"", "\"\"", "\"fo\"", "\"foot\"", "\"foo\""}, {"\"food\"", "\"food foo\""}},
-    {"{\"type\":\"string\",\"pattern\":\"^(?!a)|(?:^|,)(?:b|^c)\"}", {"\"ba\"", "\"a,b\""}, {"\"ab\"", "\"a,c\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(?!a)|(?:^|,)(?:b|^c)\"}", {"\"ba\"", "\"a,b\"", "\"c\""}, {"\"ab\"", "\"a,c\""}},
+    {"{\"type\":\"string\",\"pattern\":\"(?!(^xn--|.+-s3alias$))^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$\"}",
+     {"\"my-bucket\""}, {"\"ab-s3alias\"", "\"xn--a\"", "\"ab\""}},
+    {"{\"type\":\"string\",\"pattern\":\"(?!foo)^[a-z]+$\"}", {"\"bar\""}, {"\"foo\"", "\"food\""}},
+    {"{\"type\":\"string\",\"pattern\":\"(?!^)x$\"}", {"\"ax\""}, {"\"x\"", "\"xa\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^((^|, )(red|green))+$\"}", {"\"red\"", "\"red, green\""}, {"\"redgreen\"", "\"red,green\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(^foo$|^bar$)$\"}", {"\"foo\"", "\"bar\""}, {"\"foobar\"", "\"\""}},
+    {"{\"type\":\"string\",\"pattern\":\"(?=.*b)^ab$|(?=^$|c)\"}", {"\"ab\"", "\"\"", "\"xc\""}, {"\"aab\"", "\"x\""}},
 };
 
 static void test_keywords(void **state)
