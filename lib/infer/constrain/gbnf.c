@@ -56,13 +56,14 @@ static int32_t read_atom(struct llm_grammar *g)
 static int32_t read_item(struct llm_grammar *g, bool lines)
 {
     int32_t item = read_atom(g);
-    for (;;) {
+    for (int suffixes = 0;; suffixes++) {
         uint32_t min = 0, max = LLM_REPEAT_ALWAYS;
         llm_grammar_skip(g, lines, NULL);
         if (llm_grammar_take(g, "+")) min = 1;
         else if (llm_grammar_take(g, "?")) max = 1;
         else if (llm_grammar_take(g, "{")) llm_grammar_counts(g, &min, &max);
         else if (!llm_grammar_take(g, "*")) return item;
+        if (suffixes == LLM_GRAMMAR_MAX_SUFFIXES) return llm_grammar_fail(g, "expected at most 8 repetitions after one another");
         item = llm_grammar_repeat(g, item, min, max);
     }
 }

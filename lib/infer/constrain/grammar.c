@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include "base/buf.h"
 
-enum { MAX_LEXEME_RULES = 500, LEXEME_LEVELS = 20 };
-
 /* ---- what rules are ---- */
 
 static bool nullable(const struct llm_grammar *g, int32_t i)
@@ -46,18 +44,49 @@ static bool productive(const struct llm_grammar *g, int32_t i)
     }
 }
 
-/* Computes which rules are nullable and which are productive, as a least fixed point. */
-static void find_nullable_and_productive(struct llm_grammar *g)
+static bool regular(const struct llm_grammar *g, int32_t i)
+{
+    const struct llm_grammar_node *n = &g->nodes[i];
+    if (n->kind == LLM_NODE_RULE) return g->rules[n->rule].regular;
+    for (int32_t c = n->child; c != LLM_NO_NODE; c = g->nodes[c].next)
+        if (!regular(g, c)) return false;
+    return true;
+}
+
+/* Whether many characters are repeated in a node, which may itself be repeated. Only a rule that is repeated is looked into. */
+static bool wide(const struct llm_grammar *g, int32_t i, bool repeated)
+{
+    const struct llm_grammar_node *n = &g->nodes[i];
+    if (n->kind == LLM_NODE_CHARS) return repeated && n->chars.n > 0 && n->chars.v[n->chars.n - 1].high - n->chars.v[n->chars.n - 1].low > 64;
+    if (n->kind == LLM_NODE_RULE) return false;
+    if (n->kind == LLM_NODE_TERM) return true;
+    repeated |= n->kind == LLM_NODE_REPEAT && n->max > 8;
+    for (int32_t c = n->child; c != LLM_NO_NODE; c = g->nodes[c].next) {
+        const bool rule = n->kind == LLM_NODE_REPEAT && g->nodes[c].kind == LLM_NODE_RULE;
+        if (rule ? g->rules[g->nodes[c].rule].wide[repeated] : wide(g, c, repeated)) return true;
+    }
+    return false;
+}
+
+/* Notes what is known of a rule by what is known of others. Whether that is more than before. */
+static bool learn(const struct llm_grammar *g, struct llm_grammar_rule *r)
+{
+    const struct llm_grammar_rule before = *r;
+    r->nullable = nullable(g, r->body);
+    r->productive = productive(g, r->body);
+    r->regular = regular(g, r->body);
+    for (int k = 0; k < 2; k++) r->wide[k] = wide(g, r->body, k);
+    return r->nullable != before.nullable || r->productive != before.productive || r->regular != before.regular || r->wide[0] != before.wide[0]
+        || r->wide[1] != before.wide[1];
+}
+
+/* What rules are, as least fixed points. Rules often follow, or precede, those that they use: sweeps go both ways. */
+static void learn_all(struct llm_grammar *g)
 {
     for (bool changed = true; changed;) {
         changed = false;
-        for (size_t i = 0; i < g->n_rules; i++) {
-            struct llm_grammar_rule *r = &g->rules[i];
-            bool may = nullable(g, r->body), can = productive(g, r->body);
-            changed |= may != r->nullable || can != r->productive;
-            r->nullable = may;
-            r->productive = can;
-        }
+        for (size_t i = 0; i < g->n_rules; i++) changed |= learn(g, &g->rules[i]);
+        for (size_t i = g->n_rules; changed && i-- > 0;) (void)learn(g, &g->rules[i]);
     }
 }
 
@@ -112,45 +141,17 @@ static bool reaches(const struct llm_grammar *g, int32_t i, int32_t to, char *se
     return false;
 }
 
-/* Whether many characters are repeated in a node. `depth`: how many repetitions it is in. Rules that are repeated are looked into, at most `levels`
- * deep, and once outside and once inside of a repetition, which `seen` notes by rule: they may contain themselves. */
-static bool has_wide_repeat(const struct llm_grammar *g, int32_t i, int depth, int levels, char *seen)
-{
-    const struct llm_grammar_node *n = &g->nodes[i];
-    if (n->kind == LLM_NODE_CHARS) return depth > 0 && n->chars.n > 0 && n->chars.v[n->chars.n - 1].high - n->chars.v[n->chars.n - 1].low > 64;
-    if (n->kind == LLM_NODE_RULE) return false;
-    if (n->kind == LLM_NODE_TERM) return true;
-    for (int32_t c = n->child; c != LLM_NO_NODE; c = g->nodes[c].next) {
-        int inner = depth + (n->kind == LLM_NODE_REPEAT && n->max > 8);
-        if (n->kind != LLM_NODE_REPEAT || g->nodes[c].kind != LLM_NODE_RULE) {
-            if (has_wide_repeat(g, c, inner, levels, seen)) return true;
-            continue;
-        }
-        int32_t rule = g->nodes[c].rule;
-        char mark = inner > 0 ? 2 : 1;
-        if (levels == 0 || seen[rule] >= mark) continue;
-        seen[rule] = mark;
-        if (has_wide_repeat(g, g->rules[rule].body, inner, levels - 1, seen)) return true;
-    }
-    return false;
-}
-
 /* A rule that is regular and repeats many characters (a string) is a lexeme: what it allows is remembered without regard to its surroundings. */
 static int find_lexemes(struct llm_grammar *g)
 {
     char *seen = llm_alloc(g->n_rules + 1, 1, "rules", g->e);
     int32_t *stack = llm_alloc(3 * g->n_nodes + g->n_rules + 3, sizeof *stack, "rules", g->e);
     int status = seen && stack ? 0 : -1;
-    for (size_t i = 0; status == 0 && g->n_rules <= MAX_LEXEME_RULES && i < g->n_rules; i++) {
+    for (size_t i = 0; status == 0 && i < g->n_rules; i++) {
         struct llm_grammar_rule *r = &g->rules[i];
-        if (r->terminal && reaches(g, r->body, (int32_t)i, seen, stack)) {
+        r->lexeme = r->regular && r->wide[0];
+        if (r->terminal && !r->regular && reaches(g, r->body, (int32_t)i, seen, stack)) {
             status = llm_fail(g->e, EX_DATAERR, "line %d: terminal '%.*s' contains itself", r->line, (int)(r->n < 80 ? r->n : 80), r->name);
-        }
-        memset(seen, 0, g->n_rules);
-        if (!has_wide_repeat(g, r->body, 0, LEXEME_LEVELS, seen)) continue;
-        r->lexeme = true;
-        for (size_t k = 0; k < g->n_rules && r->lexeme; k++) { /* no rule that it comes to comes to itself */
-            if ((k == i || reaches(g, r->body, (int32_t)k, seen, stack)) && reaches(g, g->rules[k].body, (int32_t)k, seen, stack)) r->lexeme = false;
         }
     }
     free(seen);
@@ -159,6 +160,15 @@ static int find_lexemes(struct llm_grammar *g)
 }
 
 /* ---- terms ---- */
+
+/* Room for n terms. An error takes a kilobyte, which the frames of term_of would have for each level. NULL: no memory, which is noted. */
+static __attribute__((noinline)) llm_term *make_room(struct llm_grammar *g, size_t n)
+{
+    struct llm_err e = {0};
+    llm_term *v = llm_alloc(n + 1, sizeof *v, "a rule", &e);
+    if (!v) llm_terms_fail(g->t, &e);
+    return v;
+}
 
 static llm_term term_of(struct llm_grammar *g, int32_t i)
 {
@@ -171,12 +181,8 @@ static llm_term term_of(struct llm_grammar *g, int32_t i)
     if (n->kind == LLM_NODE_RULE) return llm_term_lazy(g->t, g->lazy, (uint32_t)n->rule, 0, g->rules[n->rule].nullable);
     size_t count = 0;
     for (int32_t c = n->child; c != LLM_NO_NODE; c = g->nodes[c].next) count++;
-    struct llm_err e = {0};
-    llm_term *v = llm_alloc(count + 1, sizeof *v, "a rule", &e);
-    if (!v) {
-        llm_terms_fail(g->t, &e);
-        return LLM_TERM_NOTHING;
-    }
+    llm_term *v = make_room(g, count);
+    if (!v) return LLM_TERM_NOTHING;
     count = 0;
     for (int32_t c = n->child; c != LLM_NO_NODE; c = g->nodes[c].next) v[count++] = term_of(g, c);
     if (n->kind == LLM_NODE_EITHER) all = llm_term_either(g->t, v, count);
@@ -209,7 +215,7 @@ static int check_rules(struct llm_grammar *g, const char *name, int32_t *root)
         if (r->n == strlen(name) && memcmp(r->name, name, r->n) == 0) *root = (int32_t)i;
     }
     if (*root == LLM_NO_NODE) return llm_fail(g->e, EX_DATAERR, "expected a rule '%s'", name);
-    find_nullable_and_productive(g);
+    learn_all(g);
     if (!g->rules[*root].productive) return llm_fail(g->e, EX_DATAERR, "line %d: no text satisfies rule '%s'", g->rules[*root].line, name);
     for (size_t i = 0; i < g->n_rules; i++) {
         g->nested = 0;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "infer/constrain/grammar.h"
 
-enum { LLM_GRAMMAR_MAX_NESTED = 200, LLM_GRAMMAR_MAX_COUNT = 1000000, LLM_NO_NODE = -1 };
+enum { LLM_GRAMMAR_MAX_NESTED = 200, LLM_GRAMMAR_MAX_SUFFIXES = 8, LLM_GRAMMAR_MAX_COUNT = 1000000, LLM_NO_NODE = -1 };
 enum llm_node_kind { LLM_NODE_CHARS, LLM_NODE_RULE, LLM_NODE_SEQUENCE, LLM_NODE_EITHER, LLM_NODE_REPEAT, LLM_NODE_TERM };
 
 /* A part of a rule. Children are a list linked by `next`. */
@@ -24,7 +24,10 @@ struct llm_grammar_rule {
     int32_t body;            /* LLM_NO_NODE: not defined */
     int line;                /* where it is defined, else where it was used first */
     bool terminal;           /* it may not contain itself */
-    bool nullable, productive, recursive, lexeme;
+    bool nullable, productive;
+    bool regular;            /* no rule that it comes to comes to itself */
+    bool wide[2];            /* whether many characters are repeated in it; if it is itself repeated */
+    bool lexeme;
     char visit;              /* of the search for left recursion: 0 not yet, 1 on the way, 2 done */
     llm_term term;           /* of its body, once `made` */
     bool made;

@@ -150,12 +150,14 @@ static int32_t read_text_or_range(struct lark *l)
     uint32_t low, high = UINT32_MAX;
     int32_t all = read_text(l, &low);
     if (g->bad) return LLM_NO_NODE;
-    if (llm_grammar_take(g, "i")) ignore_case(l, all);
+    bool any_case = llm_grammar_take(g, "i");
+    if (any_case) ignore_case(l, all);
     skip(l, false);
     if (!llm_grammar_take(g, "..")) return terminal(l, all);
     skip(l, false);
     if (!llm_grammar_take(g, "\"")) return llm_grammar_fail(g, "expected a text after ..");
     (void)read_text(l, &high);
+    if (llm_grammar_take(g, "i") || any_case) return llm_grammar_fail(g, "a range with i is not supported");
     if (low == UINT32_MAX || high == UINT32_MAX || high < low) return llm_grammar_fail(g, "expected a range \"A\"..\"B\" of characters that ascends");
     return terminal(l, llm_grammar_char(g, low, high));
 }
@@ -214,7 +216,7 @@ static int32_t read_item(struct lark *l, bool lines)
 {
     struct llm_grammar *g = l->g;
     int32_t item = read_atom(l);
-    for (;;) {
+    for (int suffixes = 0;; suffixes++) {
         uint32_t min = 0, max = LLM_REPEAT_ALWAYS;
         skip(l, lines);
         if (llm_grammar_take(g, "+")) min = 1;
@@ -222,6 +224,7 @@ static int32_t read_item(struct lark *l, bool lines)
         else if (llm_grammar_take(g, "~")) read_range(l, &min, &max);
         else if (llm_grammar_take(g, "{")) llm_grammar_counts(g, &min, &max);
         else if (!llm_grammar_take(g, "*")) return item;
+        if (suffixes == LLM_GRAMMAR_MAX_SUFFIXES) return llm_grammar_fail(g, "expected at most 8 repetitions after one another");
         item = llm_grammar_repeat(g, item, min, max);
     }
 }
