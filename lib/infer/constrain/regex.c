@@ -14,8 +14,6 @@ struct ends { llm_term open, closed; };
 struct piece { struct ends first, later; };
 static const struct ends no_ends = {LLM_TERM_NOTHING, LLM_TERM_NOTHING}, empty_ends = {LLM_TERM_EMPTY_TEXT, LLM_TERM_NOTHING};
 static const struct ends end_of_text = {LLM_TERM_NOTHING, LLM_TERM_EMPTY_TEXT};
-static const struct piece nothing = {{LLM_TERM_NOTHING, LLM_TERM_NOTHING}, {LLM_TERM_NOTHING, LLM_TERM_NOTHING}};
-static const struct piece empty = {{LLM_TERM_EMPTY_TEXT, LLM_TERM_NOTHING}, {LLM_TERM_EMPTY_TEXT, LLM_TERM_NOTHING}};
 
 struct reader {
     struct llm_terms *t;
@@ -36,15 +34,15 @@ static llm_term fail(struct reader *r, const char *what)
     return LLM_TERM_NOTHING;
 }
 
-static struct piece fail_piece(struct reader *r, const char *what)
-{
-    (void)fail(r, what);
-    return nothing;
-}
-
 static struct piece piece_of(struct ends a)
 {
     return (struct piece){a, a};
+}
+
+static struct piece fail_piece(struct reader *r, const char *what)
+{
+    (void)fail(r, what);
+    return piece_of(no_ends);
 }
 
 static struct piece open_piece(llm_term a)
@@ -428,7 +426,7 @@ static void add(struct reader *r, struct items *all, struct piece a)
 
 static struct piece join_items(struct reader *r, struct items *all)
 {
-    struct piece a = empty;
+    struct piece a = piece_of(empty_ends);
     while (all->n > 0) a = piece_join(r, all->v[--all->n], a);
     free(all->v);
     return a;

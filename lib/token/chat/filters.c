@@ -47,12 +47,17 @@ static struct value filter_string(struct work *w, struct value v, const struct v
     return llm_jinja_str(w, v);
 }
 
+/* A copy of str(v), which is not safe. */
+static struct value plain_text(struct work *w, struct value v)
+{
+    v = llm_jinja_str(w, v);
+    return is_error(v) ? v : llm_jinja_borrow(w, v.as.text->p, v.as.text->n);
+}
+
 static struct value filter_safe(struct work *w, struct value v, const struct value *arg)
 {
     (void)arg;
-    v = llm_jinja_str(w, v);
-    if (is_error(v)) return v;
-    v = llm_jinja_borrow(w, v.as.text->p, v.as.text->n);
+    v = plain_text(w, v);
     if (!is_error(v)) v.as.text->safe = true;
     return v;
 }
@@ -61,13 +66,6 @@ static struct value filter_escape(struct work *w, struct value v, const struct v
 {
     (void)arg;
     return llm_jinja_escape(w, v);
-}
-
-/* A copy of str(v), which is not safe. */
-static struct value plain_text(struct work *w, struct value v)
-{
-    v = llm_jinja_str(w, v);
-    return is_error(v) ? v : llm_jinja_borrow(w, v.as.text->p, v.as.text->n);
 }
 
 static struct value filter_forceescape(struct work *w, struct value v, const struct value *arg)
@@ -153,11 +151,9 @@ static struct value filter_replace(struct work *w, struct value v, const struct 
 {
     if (arg[0].type == V_ABSENT || arg[1].type == V_ABSENT) return llm_jinja_fail(w, "replace: expected what to replace and with what");
     struct value old = llm_jinja_str(w, arg[0]), with = llm_jinja_str(w, arg[1]);
-    v = llm_jinja_str(w, v);
+    v = plain_text(w, v);
     if (is_error(old) || is_error(with) || is_error(v)) return error;
-    struct text copy = *v.as.text; /* str(), which is not safe */
-    copy.safe = false;
-    return llm_jinja_replace(w, &copy, old.as.text, with.as.text, is_whole(arg[2]) ? whole(arg[2]) : -1);
+    return llm_jinja_replace(w, v.as.text, old.as.text, with.as.text, is_whole(arg[2]) ? whole(arg[2]) : -1);
 }
 
 /* Python's int() or float() of a string: white space around, underscores between digits. The number, or an error in *bad. */
