@@ -1,6 +1,7 @@
 /* Attention's tile kernels; attention.h has the contracts. Written over units, so that FP32, rounded FP32 and pairs of BF16 share every loop. */
 #include <math.h>
 #include "cpu/kernels/attention_few.h"
+#include "cpu/kernels/pairs.h"
 #include "cpu/simd/philox.h"
 
 static void keep(float *factors, const uint32_t key[2], const uint32_t counter[3], uint32_t channel, uint32_t drop, float kept, int64_t n)
@@ -429,6 +430,57 @@ FORM(f32, FLOATS)
 #define F32_MATH MATH(f32, 1, 1)
 #endif
 
+#ifdef LLM_ISA_avx512bf16
+enum { OPENED = 32 }; /* units of operands that are floats at a time: those of a tile fit the first cache */
+static void (*product_of_floats)(float *, int64_t, const float *, int64_t, const float *, int64_t, int64_t, int64_t, int64_t, bool);
+
+/* Units of rows of a, each as the floats of its second and of its first number, which is the order of the dot product's FMAs. */
+static void open_a(float *out, const float *a, int64_t lda, int64_t rows, int64_t units)
+{
+    const VI low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const VI high = vi_add(low, vi_set1(8));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t u = 0; u < units; u += VN) {
+            const VI pairs = v_bits(v_load(a + r * lda + u));
+            const V second = v_from_bits(llm_second_of_pairs(pairs)), first = v_from_bits(llm_first_of_pairs(pairs));
+            v_store(out + r * 2 * OPENED + 2 * u, _mm512_permutex2var_ps(second, low, first));
+            v_store(out + r * 2 * OPENED + 2 * u + VN, _mm512_permutex2var_ps(second, high, first));
+        }
+}
+
+static void open_b(float *out, const float *b, int64_t ldb, int64_t columns, int64_t units)
+{
+    for (int64_t u = 0; u < units; u++)
+        for (int64_t c = 0; c < columns; c += VN) {
+            const VI pairs = v_bits(v_load(b + u * ldb + c));
+            v_store(out + 2 * u * TILE + c, v_from_bits(llm_second_of_pairs(pairs)));
+            v_store(out + (2 * u + 1) * TILE + c, v_from_bits(llm_first_of_pairs(pairs)));
+        }
+}
+
+/* The product's bits, faster where a dot product of pairs takes longer than its FMAs, unless few rows are opened for. */
+static void product_by_fmas(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t units,
+                            bool accumulate)
+{
+    float of_a[TILE * 2 * OPENED] __attribute__((aligned(64))), of_b[2 * OPENED * TILE] __attribute__((aligned(64)));
+    if (m < LLM_ATTN_FEW || m > TILE || units % VN) {
+        product_bf16(c, ldc, a, lda, b, ldb, m, n, units, accumulate);
+        return;
+    }
+    for (int64_t u = 0; u < units; u += OPENED) {
+        const int64_t here = units - u < OPENED ? units - u : OPENED;
+        open_a(of_a, a + u, lda, m, here);
+        for (int64_t j = 0; j < n; j += TILE) {
+            const int64_t columns = n - j < TILE ? n - j : TILE;
+            open_b(of_b, b + u * ldb + j, ldb, columns, here);
+            const unsigned usual = llm_subnormals_are_zero();
+            product_of_floats(c + j, ldc, of_a, 2 * OPENED, of_b, TILE, m, columns, 2 * here, accumulate || u > 0);
+            llm_subnormals_as(usual);
+        }
+    }
+}
+#endif
+
 void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {
     k->attention = (struct llm_attention_kernels){
@@ -437,5 +489,7 @@ void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 #ifdef LLM_ISA_avx512bf16
     k->attention.math[1].pack_b_of[LLM_BF16] = pack_b_pairs;
     k->attention.math[1].pack_bt_of[LLM_BF16] = pack_bt_pairs;
+    product_of_floats = k->attention.math[0].product;
+    if (k->gemm.bf16.multiply == llm_gemm_pairs_by_fmas) k->attention.math[1].product = product_by_fmas;
 #endif
 }

@@ -1,5 +1,8 @@
-/* BF16 products by vdpbf16ps: pairs of k in order, subnormals taken as zero (layouts: kernels/gemm.h). AMX uses the same panels. */
+/* BF16 products by vdpbf16ps: pairs of k in order, subnormals taken as zero (layouts: kernels/gemm.h). AMX uses the same panels.
+ * Where that instruction is slow, a tile of FMAs has its bits (kernels/pairs.h). */
+#include <time.h>
 #include "cpu/kernels/gemm_internal.h"
+#include "cpu/kernels/pairs.h"
 #include "cpu/simd/transpose.h"
 
 #define PANEL LLM_GEMM_PANEL
@@ -133,8 +136,23 @@ static void pack_b_from_a(const void *panels, int64_t width, int64_t row, int64_
     }
 }
 
-static inline __attribute__((always_inline)) void tile(const struct llm_gemm_job *g, int64_t row, int64_t column, const int rows,
-                                                       const int panels)
+/* A row's sums of `panels` panels of columns from `column` on, to c. */
+static inline __attribute__((always_inline)) void put(const struct llm_gemm_job *g, int64_t row, int64_t column, const int panels, const V *sum)
+{
+    LLM_UNROLL
+    for (int v = 0; v < panels; v++) {
+        int64_t at = column + v * PANEL;
+        float *c = g->c + row * g->ldc + at;
+        size_t left = (size_t)(g->n - at);
+        V s = sum[v];
+        if (g->bias) s = v_add(s, v_load_n(g->bias + at, left));
+        if (g->add) s = v_add(v_load_n(c, left), s);
+        v_store_n(c, s, left);
+    }
+}
+
+static inline __attribute__((always_inline)) void tile_of_dots(const struct llm_gemm_job *g, int64_t row, int64_t column, const int rows,
+                                                               const int panels)
 {
     int64_t panel_bytes = padded(g->k) * PANEL * 2;
     const char *a = (const char *)g->a + row / PANEL * panel_bytes + row % PANEL * 64;
@@ -161,29 +179,102 @@ static inline __attribute__((always_inline)) void tile(const struct llm_gemm_job
         }
     }
     LLM_UNROLL
+    for (int r = 0; r < rows; r++) put(g, row + r, column, panels, sum[r]);
+}
+
+/* A strip of rows of a, opened to floats a unit of k at a time: of each row the second numbers of pairs, then the first. Longer ones are opened in
+ * parts, for each tile again. */
+enum { STRIP = 12, STRIP_PANELS = 2, OPENED = 3072 / UNIT };
+struct strip { float of[OPENED][STRIP][2][VN]; };
+
+static void open_strip(const struct llm_gemm_job *g, int64_t row, int64_t rows, int64_t unit, int64_t units, struct strip *s)
+{
+    for (int64_t r = 0; r < rows; r++, row++) {
+        const char *a = (const char *)g->a + row / PANEL * padded(g->k) * PANEL * 2 + (unit * PANEL + row % PANEL) * 64;
+        for (int64_t i = 0; i < units; i++) {
+            const __m512i pairs = _mm512_load_si512(a + i * PANEL * 64);
+            v_store(s->of[i][r][0], v_from_bits(llm_second_of_pairs(pairs)));
+            v_store(s->of[i][r][1], v_from_bits(llm_first_of_pairs(pairs)));
+        }
+    }
+}
+
+/* `strip` has the first units of the rows. */
+static inline __attribute__((always_inline)) void tile_of_fmas(const struct llm_gemm_job *g, int64_t row, int64_t column, struct strip *strip,
+                                                               const int rows, const int panels)
+{
+    int64_t panel_bytes = padded(g->k) * PANEL * 2, units = padded(g->k) / UNIT;
+    const char *b = (const char *)g->b + column / PANEL * panel_bytes;
+    V sum[STRIP][STRIP_PANELS];
+    LLM_UNROLL
     for (int r = 0; r < rows; r++) {
         LLM_UNROLL
-        for (int v = 0; v < panels; v++) {
-            int64_t at = column + v * PANEL;
-            float *c = g->c + (row + r) * g->ldc + at;
-            size_t left = (size_t)(g->n - at);
-            V s = sum[r][v];
-            if (g->bias) s = v_add(s, v_load_n(g->bias + at, left));
-            if (g->add) s = v_add(v_load_n(c, left), s);
-            v_store_n(c, s, left);
+        for (int v = 0; v < panels; v++) sum[r][v] = v_zero();
+    }
+    const unsigned usual = llm_subnormals_are_zero();
+    for (int64_t from = 0; from < units; from += OPENED) {
+        const int64_t here = units - from < OPENED ? units - from : OPENED;
+        if (units > OPENED) open_strip(g, row, rows, from, here, strip);
+        for (int64_t i = 0; i < here; i++) {
+            for (int p = 0; p < UNIT / 2; p++, b += 64) {
+                LLM_UNROLL
+                for (int first = 0; first < 2; first++) {
+                    V w[STRIP_PANELS];
+                    LLM_UNROLL
+                    for (int v = 0; v < panels; v++) {
+                        const __m512i pairs = _mm512_load_si512(b + v * panel_bytes);
+                        w[v] = v_from_bits(first ? llm_first_of_pairs(pairs) : llm_second_of_pairs(pairs));
+                    }
+                    LLM_UNROLL
+                    for (int r = 0; r < rows; r++) {
+                        const V x = v_set1(strip->of[i][r][first][p]);
+                        LLM_UNROLL
+                        for (int v = 0; v < panels; v++) sum[r][v] = v_fma(x, w[v], sum[r][v]);
+                    }
+                }
+            }
+        }
+    }
+    LLM_UNROLL
+    for (int r = 0; r < rows; r++) {
+        LLM_UNROLL
+        for (int v = 0; v < panels; v++) __asm__ volatile("" : "+v"(sum[r][v]));
+    }
+    llm_subnormals_as(usual);
+    LLM_UNROLL
+    for (int r = 0; r < rows; r++) put(g, row + r, column, panels, sum[r]);
+}
+
+#define STRIP_CASE(rows)                                                                      \
+    case rows:                                                                                \
+        if (g->n - column > PANEL) tile_of_fmas(g, row, column, &strip, rows, STRIP_PANELS); \
+        else tile_of_fmas(g, row, column, &strip, rows, 1);                                   \
+        break;
+
+void llm_gemm_pairs_by_fmas(const struct llm_gemm_job *g)
+{
+    struct strip strip __attribute__((aligned(64)));
+    for (int64_t row = 0; row < g->m; row += STRIP) {
+        const int64_t rows = g->m - row < STRIP ? g->m - row : STRIP;
+        if (padded(g->k) / UNIT <= OPENED) open_strip(g, row, rows, 0, padded(g->k) / UNIT, &strip);
+        for (int64_t column = 0; column < g->n; column += STRIP_PANELS * PANEL) {
+            switch (rows) {
+                STRIP_CASE(12) STRIP_CASE(11) STRIP_CASE(10) STRIP_CASE(9) STRIP_CASE(8) STRIP_CASE(7)
+                STRIP_CASE(6) STRIP_CASE(5) STRIP_CASE(4) STRIP_CASE(3) STRIP_CASE(2) STRIP_CASE(1)
+            }
         }
     }
 }
 
 #define TILE_ROWS(n, panels) \
-    case n: tile(g, row, column, n, panels); break;
+    case n: tile_of_dots(g, row, column, n, panels); break;
 #define TILE_CASES(panels)                                                                          \
     switch (rows) {                                                                                 \
         TILE_ROWS(8, panels) TILE_ROWS(7, panels) TILE_ROWS(6, panels) TILE_ROWS(5, panels)         \
         TILE_ROWS(4, panels) TILE_ROWS(3, panels) TILE_ROWS(2, panels) TILE_ROWS(1, panels)         \
     }
 
-static void multiply(const struct llm_gemm_job *g)
+void llm_gemm_pairs_by_dots(const struct llm_gemm_job *g)
 {
     for (int64_t column = 0; column < g->n; column += PANELS * PANEL) {
         int64_t left = (g->n - column + PANEL - 1) / PANEL;
@@ -197,7 +288,7 @@ static void multiply(const struct llm_gemm_job *g)
 }
 
 /* As many chains as a tile has sums: with 12 the instruction's latency shows on some processors. */
-static double peak_bf16(int64_t iterations)
+static double peak_of_dots(int64_t iterations)
 {
     enum { CHAINS = ROWS * PANELS };
     V sum[CHAINS]; /* in registers: every loop over them is unrolled */
@@ -219,10 +310,27 @@ static double peak_bf16(int64_t iterations)
     return (double)iterations * CHAINS * VN * 4;
 }
 
+/* Operations in a second, the best of several tries of about a microsecond. */
+static double rate(double (*loop)(int64_t))
+{
+    double best = 0;
+    for (int i = 0; i < 8; i++) {
+        struct timespec start, end;
+        clock_gettime(CLOCK_MONOTONIC, &start);
+        const double operations = loop(64);
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        const double now = operations / ((double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec));
+        if (now > best) best = now;
+    }
+    return best;
+}
+
 void llm_fill_gemm_avx512bf16(struct llm_kernels *k)
 {
+    const bool by_fmas = rate(k->gemm.peak_f32) > 1.5 * rate(peak_of_dots); /* 2.0 on Intel's model 207, .5 on AMD's Zen 5 */
     k->gemm.bf16 = (struct llm_gemm){.k_unit = UNIT, .element = 2, .pack_a = pack_a, .pack_a_transposed = pack_a_transposed, .pack_b = pack_b,
                                      .pack_b_bf16 = pack_b_bf16, .pack_b_transposed = pack_b_transposed,
-                                     .pack_b_bf16_transposed = pack_b_bf16_transposed, .pack_b_from_a = pack_b_from_a, .multiply = multiply};
-    k->gemm.peak_bf16 = peak_bf16;
+                                     .pack_b_bf16_transposed = pack_b_bf16_transposed, .pack_b_from_a = pack_b_from_a,
+                                     .multiply = by_fmas ? llm_gemm_pairs_by_fmas : llm_gemm_pairs_by_dots};
+    k->gemm.peak_bf16 = by_fmas ? k->gemm.peak_f32 : peak_of_dots;
 }
