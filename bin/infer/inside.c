@@ -152,6 +152,7 @@ int look_read(struct look *l, int (*use)(struct look *l, int64_t from, void *arg
         if (p.at == 0) p.skip = 0;
         status = read_window(l, &p, head, &found, use, arg, e);
     }
+    if (status == 0 && l->n == 0) return llm_fail(e, EX_DATAERR, "the prompt is empty: there is no token to show");
     if (status == 0 && !found) {
         return llm_fail(e, EX_DATAERR, "--which-tokens: expected tokens like '%s' in the prompt, found none", s->a->which_tokens);
     }
@@ -229,6 +230,9 @@ static void read_row(const struct lens *x, const float *logits, const double *la
         if (to) to[i] = log_p;
         else if (last[i] > -700) r->kl += exp(last[i]) * (last[i] - log_p);
     }
+    /* A NaN among the logits makes every probability NaN. */
+    if (isnan(sum)) r->p = r->entropy = (double)NAN;
+    if (isnan(sum) || (last && isnan(last[0]))) r->kl = (double)NAN;
 }
 
 static void read_layer_row(void *arg, size_t i, int thread)

@@ -150,7 +150,7 @@ static int print(const struct llm_kv_file *f, const struct maps *m, const struct
         const struct llm_kv_gaze *g = &m->gazes[i];
         if (a->grid) llm_table_count(&t, (double)(m->first + i / f->n_queries));
         llm_table_count(&t, (double)f->positions[f->n - f->n_queries + i % f->n_queries]);
-        llm_table_count(&t, (double)f->positions[g->best]);
+        llm_table_count(&t, g->best < 0 ? (double)NAN : (double)f->positions[g->best]);
         llm_table_printed(&t, g->p, LLM_NUMBER_GENERAL, 6);
         llm_table_count(&t, g->second < 0 ? (double)NAN : (double)f->positions[g->second]);
         llm_table_printed(&t, g->second_p, LLM_NUMBER_GENERAL, 6);
@@ -261,8 +261,13 @@ int kv_attention(int argc, char **argv, struct llm_err *e)
         llm_usage(&kv_attention_cli, "--show prints a map in place of the table: expected no --json or --format");
     }
     if ((!a.html && !a.show) || wants_picture(&a.picture)) check_picture(&kv_attention_cli, &a.common, &a.picture);
-    if (a.html && strcmp(a.html, "-") == 0 && (!a.common.output || strcmp(a.common.output, "-") == 0)) {
-        llm_usage(&kv_attention_cli, "standard output has one owner: write the table (-o) or the page (--html) to a file");
+    if (a.html && strcmp(a.html, "-") == 0) {
+        const struct picture_args *p = &a.picture;
+        bool drawn = (p->png && strcmp(p->png, "-") == 0) || (p->svg && strcmp(p->svg, "-") == 0);
+        if (drawn || !a.common.output || strcmp(a.common.output, "-") == 0) {
+            llm_usage(&kv_attention_cli, "standard output has one owner: write the %s or the page (--html) to a file",
+                      drawn ? "picture (--png, --svg)" : "table (-o)");
+        }
     }
     int status = llm_pool_start(a.common.threads, e);
     if (status == 0) status = llm_kv_file_read(&f, path, e);

@@ -35,7 +35,7 @@ static int print(const struct llm_kv_difference *rows, int64_t n, const struct a
         llm_table_printed(&t, rows[i].max_error, LLM_NUMBER_GENERAL, 6);
         llm_table_printed(&t, rows[i].relative, LLM_NUMBER_GENERAL, 6);
         llm_table_printed(&t, rows[i].cosine, LLM_NUMBER_GENERAL, 6);
-        *differ |= rows[i].max_error != 0;
+        *differ |= rows[i].max_error != 0; /* NaN too */
     }
     return print_table(&t, &a->common, e);
 }

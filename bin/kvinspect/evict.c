@@ -59,7 +59,7 @@ static void put_row(struct llm_table *t, const struct llm_evict *m, const struct
     llm_table_count(t, by == BY_HEAD ? (double)losses[from * n].head : (double)NAN);
     llm_table_printed(t, lost / queries, LLM_NUMBER_GENERAL, 6);
     llm_table_printed(t, kl / queries, LLM_NUMBER_GENERAL, 6);
-    llm_table_printed(t, size > 0 ? sqrt(error / size) : 0, LLM_NUMBER_GENERAL, 6);
+    llm_table_printed(t, size == 0 ? 0 : sqrt(error / size), LLM_NUMBER_GENERAL, 6);
 }
 
 static int print(const struct llm_evict *m, const struct llm_evict_loss *losses, int64_t rows, int64_t n, const struct args *a, struct llm_err *e)

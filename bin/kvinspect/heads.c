@@ -89,6 +89,7 @@ int kv_heads(int argc, char **argv, struct llm_err *e)
     const char *path = one_operand(&kv_heads_cli, llm_cli_parse(&kv_heads_cli, &a, argc, argv), argc, argv);
     llm_config_force(a.common.force_config);
     check_picture(&kv_heads_cli, &a.common, &a.picture);
+    if (a.map && !wants_picture(&a.picture)) llm_usage(&kv_heads_cli, "--map needs --png or --svg");
     int status = llm_pool_start(a.common.threads, e);
     if (status == 0) status = llm_kv_file_read(&f, path, e);
     if (status == 0) status = heads(&f, &a, e);

@@ -23,7 +23,7 @@ const struct llm_cli kv_quant_cli = {
 
 static double relative(double error, double size)
 {
-    return size > 0 ? sqrt(error / size) : 0;
+    return size == 0 ? 0 : sqrt(error / size);
 }
 
 /* A line for one type in heads [from, to) of n types. */

@@ -60,8 +60,8 @@ static int print(const struct llm_spectra *all, const struct args *a, struct llm
         begin_row(&t, s);
         llm_table_printed(&t, s->effective_rank, LLM_NUMBER_GENERAL, 6);
         llm_table_printed(&t, s->stable_rank, LLM_NUMBER_GENERAL, 6);
-        llm_table_count(&t, (double)s->rank_90);
-        llm_table_count(&t, (double)s->rank_99);
+        llm_table_count(&t, s->rank_90 < 0 ? (double)NAN : (double)s->rank_90);
+        llm_table_count(&t, s->rank_99 < 0 ? (double)NAN : (double)s->rank_99);
         llm_table_count(&t, (double)s->n);
         llm_table_printed(&t, s->values[0], LLM_NUMBER_GENERAL, 6);
         llm_table_printed(&t, s->values[s->n - 1], LLM_NUMBER_GENERAL, 6);

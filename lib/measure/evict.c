@@ -266,8 +266,8 @@ static void compare(const struct group *g, const float *p, const int32_t *kept, 
         loss->error += d * d;
         loss->size += g->output[c] * g->output[c];
     }
-    loss->lost += sum < 1 ? 1 - sum : 0;
-    loss->kl += sum < 1 ? -log(sum) : 0;
+    loss->lost += sum >= 1 ? 0 : 1 - sum; /* NaN stays NaN */
+    loss->kl += sum >= 1 ? 0 : -log(sum);
     loss->queries++;
 }
 

@@ -82,9 +82,9 @@ static void look_at(const struct llm_kv_file *f, struct llm_kv_head *h, const fl
     for (int64_t j = from; j < to; j++) {
         double x = (double)p[j];
         int64_t token = llm_kv_file_token(f, h->layer, j, h->kv_head);
-        if (x > 0) h->entropy -= x * log(x) / n;
+        if (x != 0) h->entropy -= x * log(x) / n; /* NaN stays NaN */
         h->distance += x * fabs((double)(f->positions[t] - f->positions[token])) / n;
-        largest = x > largest ? x : largest;
+        largest = isnan(x) || x > largest ? x : largest;
         if (token == 0) h->sink += x / n;
         if (map) map[token] += (float)(x / n);
     }
@@ -170,10 +170,12 @@ struct map_job {
     bool no_memory;            /* any thread sets it, none resets it */
 };
 
-/* row [n] = the mean of the heads' probabilities of n ≤ LLM_LOOK queries; NaN for tokens that no head has or sees. */
+/* row [n] = the mean of the heads' probabilities of n ≤ LLM_LOOK queries; NaN for tokens that no head has or sees, and for all tokens if a head's
+ * probabilities are NaN, which those of a query then all are. */
 static int mean_of_heads(const struct map_job *m, int64_t first, int64_t n, float *p, float *row)
 {
     const struct llm_kv_file *f = m->f;
+    bool broken[LLM_LOOK] = {false};
     for (int64_t i = 0; i < n * f->n; i++) row[i] = (float)NAN;
     for (int64_t h = m->first_head; h < m->first_head + m->n_heads; h++) {
         int64_t kv_head = llm_look_kv_head(f, m->layer, h);
@@ -181,18 +183,20 @@ static int mean_of_heads(const struct map_job *m, int64_t first, int64_t n, floa
         for (int64_t i = 0; i < n; i++) {
             int64_t from, to;
             llm_look_seen(f, m->layer, kv_head, f->n - f->n_queries + first + i, &from, &to);
+            broken[i] |= isnan(p[i * f->rows + from]);
             for (int64_t j = from; j < to; j++) {
                 float *x = &row[i * f->n + llm_kv_file_token(f, m->layer, j, kv_head)];
                 *x = (isnan(*x) ? 0 : *x) + p[i * f->rows + j] / (float)m->n_heads;
             }
         }
     }
+    for (int64_t i = 0; i < n * f->n; i++) row[i] = broken[i / f->n] ? (float)NAN : row[i];
     return 0;
 }
 
 static struct llm_kv_gaze gaze_of(const float *row, int64_t n)
 {
-    struct llm_kv_gaze g = {.best = -1, .second = -1};
+    struct llm_kv_gaze g = {.best = -1, .second = -1, .p = (double)NAN, .second_p = (double)NAN};
     for (int64_t j = 0; j < n; j++) {
         if (isnan(row[j])) continue;
         if (row[j] > 0) g.entropy -= (double)row[j] * log((double)row[j]);
@@ -201,6 +205,9 @@ static struct llm_kv_gaze gaze_of(const float *row, int64_t n)
             g.best = j;
         } else if (g.second < 0 || row[j] > row[g.second]) g.second = j;
     }
+    if (g.best < 0) g.entropy = (double)NAN;
+    else g.p = (double)row[g.best];
+    if (g.second >= 0) g.second_p = (double)row[g.second];
     return g;
 }
 
@@ -228,10 +235,7 @@ static void map_piece(void *arg, size_t piece, int thread)
             float *line = map->cells ? map->cells + (at + i) / map->step_y * width : NULL;
             for (int64_t c = 0; line && (at + i) % map->step_y == 0 && c < width; c++) line[c] = (float)NAN;
             if (line) put_cells(map, row + i * f->n, f->n, line);
-            struct llm_kv_gaze *g = &map->gazes[at + i];
-            *g = gaze_of(row + i * f->n, f->n);
-            g->p = (double)row[i * f->n + g->best];
-            g->second_p = g->second < 0 ? (double)NAN : (double)row[i * f->n + g->second];
+            map->gazes[at + i] = gaze_of(row + i * f->n, f->n);
         }
     }
     if (at < end) m->no_memory = true;
@@ -271,17 +275,17 @@ int64_t llm_kv_common(const struct llm_kv_file *a, const struct llm_kv_file *b)
 /* Sums of what makes a row. */
 struct sums { double xx, yy, xy; };
 
-/* Adds n numbers; their squared difference. */
+/* Adds n numbers; their squared difference. Equal infinities and two NaN do not differ; the difference of a NaN from a number is NaN. */
 static double compare(struct sums *s, struct llm_kv_difference *r, const float *x, const float *y, int64_t n)
 {
     double dd = 0;
     for (int64_t k = 0; k < n; k++) {
-        double delta = (double)x[k] - (double)y[k];
+        double delta = x[k] == y[k] || (isnan(x[k]) && isnan(y[k])) ? 0 : (double)x[k] - (double)y[k];
         dd += delta * delta;
         s->xx += (double)x[k] * (double)x[k];
         s->yy += (double)y[k] * (double)y[k];
         s->xy += (double)x[k] * (double)y[k];
-        r->max_error = fabs(delta) > r->max_error ? fabs(delta) : r->max_error;
+        r->max_error = isnan(delta) || fabs(delta) > r->max_error ? fabs(delta) : r->max_error;
     }
     return dd;
 }
@@ -323,8 +327,8 @@ static void diff_piece(void *arg, size_t i, int thread)
         n = (double)(job->n * d);
     }
     r->rmse = n > 0 ? sqrt(all / n) : 0;
-    r->relative = s.xx > 0 ? sqrt(all / s.xx) : all > 0 ? INFINITY : 0;
-    r->cosine = s.xx > 0 && s.yy > 0 ? s.xy / sqrt(s.xx * s.yy) : s.xx == s.yy;
+    r->relative = s.xx == 0 ? all > 0 ? INFINITY : all : sqrt(all / s.xx);
+    r->cosine = s.xx == 0 || s.yy == 0 ? s.xx == s.yy : s.xy / sqrt(s.xx * s.yy);
 }
 
 /* Fills rows' layers, heads and names; rows NULL: only counts. */

@@ -26,7 +26,8 @@ int64_t llm_kv_heads_rows(const struct llm_kv_file *f, int64_t layer);
  * mean probability over the traced queries. 0, or -1 when memory is short or nothing was traced. */
 int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char what, float *maps, struct llm_err *e) LLM_MUST_CHECK;
 
-/* Where one query looks: the tokens of the two likeliest keys (second -1: it sees one alone), their probabilities, and the entropy in nats. */
+/* Where one query looks: the tokens of the two likeliest keys (second -1: it sees one alone; both -1: the probabilities are NaN), their
+ * probabilities, and the entropy in nats. */
 struct llm_kv_gaze { int64_t best, second; double p, second_p, entropy; };
 /* Where the traced queries of a head, or of all heads of a layer on average, look. */
 struct llm_kv_map {

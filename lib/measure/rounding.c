@@ -64,7 +64,7 @@ static void compare(struct llm_rounding *r, const float *p, const float *q, int6
 {
     for (int64_t j = 0; j < rows; j++) {
         double x = (double)p[j], y = (double)q[j];
-        if (x > 0) r->kl += x * log(x / (y > FLT_MIN ? y : FLT_MIN));
+        if (x != 0) r->kl += x * log(x / (y <= FLT_MIN ? FLT_MIN : y)); /* NaN stays NaN */
     }
     for (int64_t c = 0; c < width; c++) {
         r->error += (a[c] - b[c]) * (a[c] - b[c]);

@@ -85,6 +85,11 @@ static void summarise(struct llm_spectrum *s)
         if (part < 0.99 * squares) s->rank_99 = i + 1;
         part += s->values[i] * s->values[i];
     }
+    if (!isfinite(sum)) {
+        s->effective_rank = s->stable_rank = (double)NAN;
+        s->rank_90 = s->rank_99 = -1;
+        return;
+    }
     s->effective_rank = sum > 0 ? exp(entropy) : 0;
     s->stable_rank = squares > 0 ? squares / (s->values[0] * s->values[0]) : 0;
 }

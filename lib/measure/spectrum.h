@@ -12,7 +12,7 @@ struct llm_spectrum {
     double *values;             /* [n], descending; in the memory of llm_spectra */
     double effective_rank;      /* exp of the entropy of the values over their sum (Roy and Vetterli, 2007, "The effective rank") */
     double stable_rank;         /* Σ values² / largest² */
-    int64_t rank_90, rank_99;   /* how many of the largest have 90% and 99% of Σ values² */
+    int64_t rank_90, rank_99;   /* how many of the largest have 90% and 99% of Σ values²; -1, and the ranks above NaN: the values are not finite */
 };
 struct llm_spectra {
     struct llm_spectrum *rows;  /* layer by layer, head by head, keys before values */

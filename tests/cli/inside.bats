@@ -154,6 +154,14 @@ for a, b in zip(look.read("a.act")["layers.1.attention.heads"], look.read("b.act
         awk -F'\t' '$4 == 0') | tr '\n' ' ')" | tr -d ' \n')"
 }
 
+@test "the logit lens: what is not finite has no entropy and no divergence" {
+    cp -r "$M" broken
+    chmod -R u+w broken
+    printf '\xff\xff\xff\xff' | dd of=broken/model.safetensors bs=1 seek=$(($(stat -L -c %s broken/model.safetensors) - 4)) conv=notrunc status=none
+    llm-infer -q -m broken --precision f32 --lens logit "$P" > lens.tsv
+    awk -F'\t' 'NR > 1 && ($7 != "nan" || $8 != "nan" || $9 != "nan") { exit 1 }' lens.tsv
+}
+
 # parts FILE: the table without its heading, part and contribution of the last position
 parts() {
     awk -F'\t' 'NR > 1 { print $6 "\t" $7 }' "$1"
@@ -245,6 +253,9 @@ refused() {
     refused 2 "--export: place 'layers.2.mlp.hidden': expected a layer below 2, found 2" --export layers.2.mlp.hidden
     refused 2 "expected a place of a llama" --export layers.0.mixer.hidden
     refused 2 "--patch: expected FILE@PLACE" --patch x
+    llm-infer -q -m "$M" -n 0 --kv-out c.kv "$P"
+    run -65 --separate-stderr llm-infer -q -m "$M" --kv-in c.kv --export final_norm
+    [[ $stderr == *": the prompt is empty: there is no token to show" ]]
     refused 66 "nothing.act" --patch nothing.act@final_norm
     refused 2 "--ablate: expected PLACE" --ablate layers.0.mlp.hidden:1
     refused 2 "--steer: expected FILE:STRENGTH" --steer v.gguf

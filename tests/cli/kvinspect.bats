@@ -255,6 +255,7 @@ END
     refused 2 'it does not go with --head' llm-kvinspect attention --grid --head 1 "$KV"
     refused 2 'expected no --json' llm-kvinspect attention --show --json "$KV"
     refused 2 'one owner' llm-kvinspect attention --svg - "$KV"
+    refused 2 'one owner' llm-kvinspect attention --html - --png - -o table "$KV"
     llm-kvinspect attention --svg - -o table "$KV" > out.svg
     [[ $(head -c 4 out.svg) == '<svg' && -s table ]]
     llm-infer -m "$M" --precision f32 -n 0 -c 4096 --trace-queries 1500 --kv-out long.kv --ids "$(seq -s ' ' 1 1500 | awk '{for (i = 1; i <= NF; i++) printf "%d ", $i % 90 + 1}')"
@@ -557,6 +558,7 @@ size_of() {
     [[ $(size_of texts.png | cut -d ' ' -f 2) -gt $(size_of k.png | cut -d ' ' -f 2) ]]
     llm-kvinspect diff -T "$M" --png d.png "$KV" "$KV" > /dev/null # nothing but zeros
     refused 2 '--scale needs --png' llm-kvinspect heads --scale log "$KV"
+    refused 2 '--map needs --png' llm-kvinspect heads --map v "$KV"
     refused 2 '--tokenizer needs --png' llm-kvinspect diff -T "$M" "$KV" "$KV"
     refused 66 'absent: ' llm-kvinspect heads -T absent --png x.png "$KV"
     echo "other words" | llm-tokenize train --vocab-size 260 -o other.json
@@ -648,6 +650,16 @@ size_of() {
     cp "$KV" bad.kv
     printf '\0' | dd of=bad.kv bs=1 seek=$(($(stat -c %s "$KV") - 280 + 8)) conv=notrunc status=none
     refused 65 "bad.kv: tensor 'positions': token 2" llm-kvinspect -q bad.kv
+}
+
+@test "NaN is shown as no number, and differs from numbers" {
+    sed 's/llm\.checksums/old.checksums/' "$KV" | tee plain.kv > nan.kv
+    printf '\0\0\xc0\x7f' | dd of=nan.kv bs=1 seek=$(($(od -An -N8 -tu8 "$KV") + 288)) conv=notrunc status=none # layers.0.k follows 70 ids
+    run -1 llm-kvinspect diff -q plain.kv nan.kv
+    run -0 llm-kvinspect diff -q nan.kv nan.kv
+    for it in "attention 2-6" "attention --grid 3-7" "heads 4-6,10,12-15" "quant 4,6" "spectrum 4-7" "evict 5,6,7"; do
+        [[ $(llm-kvinspect ${it% *} -q nan.kv | sed -n 2p | cut -f "${it##* }" | tr -d '\t\n-') == "" ]] || fail "$it"
+    done
 }
 
 @test "the commands of the manual's EXAMPLES run" {
