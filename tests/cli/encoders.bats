@@ -176,3 +176,33 @@ below() {
     run -2 llm-infer -m r.llm --rerank "red" x
     run -69 --separate-stderr llm-infer -m "$D" --jsonl --rerank "red" lines
 }
+
+# headed FILE OUT FILTER [BYTES]: FILE (.safetensors) with what the jq filter makes of its header, and BYTES zero bytes after its tensors
+headed() {
+    local n text
+    n=$(od -An -N8 -tu8 "$1" | tr -d ' ')
+    text=$(tail -c +9 "$1" | head -c "$n" | jq -c --argjson end "$(($(stat -c %s "$1") - 8 - n))" "$3")
+    {
+        printf "$(printf '\\x%02x\\x%02x\\0\\0\\0\\0\\0\\0' $((${#text} % 256)) $((${#text} / 256)))"
+        printf %s "$text"
+        tail -c +$((9 + n)) "$1"
+        head -c "${4:-0}" /dev/zero
+    } > "$2"
+}
+
+@test "a masked-token head apart from the embeddings has the bias of its matrix, as in transformers; other files have it under the older name" {
+    need_tool jq
+    yes "red cats liked the old garden and the dog" | head -n 40 | llm-tokenize encode -T "$M/tokenizer.json" -o t.tok
+    llm-train -q -c bert-mini --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=2 \
+        --set tie_word_embeddings=false -T "$M/tokenizer.json" --objective mlm -l 16 -b 2 -n 3 --lr .1 -o m.safetensors t.tok
+    logits() { llm-infer -q -m "$1" --precision f32 --logits --ids "2 5 9 4 7 3" | tail -c +2000; }
+    logits m.safetensors > want
+    local own='."cls.predictions.decoder.bias"' old='."cls.predictions.bias"'
+    headed m.safetensors both.safetensors "$own //= $old | $old = ($own | .data_offsets = [\$end, \$end + 4 * .shape[0]])" \
+        $((4 * $(jq .vocab_size "$M/config.json")))
+    logits both.safetensors | cmp - want
+    headed m.safetensors older.safetensors "$old //= $own | del($own)"
+    logits older.safetensors | cmp - want
+    llm-quantize -q -t f32 older.safetensors again.safetensors
+    run -0 grep -ac '"cls.predictions.decoder.bias"' again.safetensors
+}

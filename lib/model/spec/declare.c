@@ -40,6 +40,8 @@ static void outer_name(const struct llm_declare *d, enum llm_stem stem, char *ou
     const struct llm_names *names = d->names;
     bool like_bert = d->config->bidirectional && !d->config->use_bidirectional_attention;
     const bool two = d->config->class_vector == LLM_CLASSES_OF_TWO_TOKENS;
+    /* A masked-token head that is not tied to the embeddings has a bias of its own in transformers, beside one that nothing reads. */
+    const bool apart = d->config->head_transform && !d->config->tie_word_embeddings;
     const struct { const char *name; bool prefixed; } table[] = {
         [LLM_STEM_EMBED - LLM_N_STEMS] = {names->embed, true}, [LLM_STEM_PATCHES - LLM_N_STEMS] = {names->patches, true},
         [LLM_STEM_REGISTERS - LLM_N_STEMS] = {names->registers, true},
@@ -48,7 +50,7 @@ static void outer_name(const struct llm_declare *d, enum llm_stem stem, char *ou
         [LLM_STEM_EMBED_NORM - LLM_N_STEMS] = {names->embed_norm, true}, [LLM_STEM_DISTANCES - LLM_N_STEMS] = {names->rel_bias, true},
         [LLM_STEM_FINAL_NORM - LLM_N_STEMS] = {names->final_norm, true}, [LLM_STEM_POOLER - LLM_N_STEMS] = {names->pooler, true},
         [LLM_STEM_HEAD_DENSE - LLM_N_STEMS] = {names->head_dense, false}, [LLM_STEM_HEAD_NORM - LLM_N_STEMS] = {names->head_norm, false},
-        [LLM_STEM_HEAD_BIAS - LLM_N_STEMS] = {names->head_bias, false}, [LLM_STEM_HEAD - LLM_N_STEMS] = {names->head, false},
+        [LLM_STEM_HEAD_BIAS - LLM_N_STEMS] = {apart ? names->head : names->head_bias, false}, [LLM_STEM_HEAD - LLM_N_STEMS] = {names->head, false},
         [LLM_STEM_CLASSES - LLM_N_STEMS] = {two ? names->two_classes[0] : like_bert ? "classifier" : "score", false}, /* as transformers */
         [LLM_STEM_CLASSES_2 - LLM_N_STEMS] = {names->two_classes[1], false},
         [LLM_STEM_LOGIT_SCALE - LLM_N_STEMS] = {"logit_scale", false}, [LLM_STEM_LOGIT_BIAS - LLM_N_STEMS] = {"logit_bias", false},

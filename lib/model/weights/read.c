@@ -165,8 +165,15 @@ static const char *renamed(const struct llm_arch *arch, const char *name, int k,
     return NULL;
 }
 
+/* Whether the name is that of the head's bias, which files may also have under the name of names.head_bias. */
+static bool is_head_bias(const struct llm_names *names, const char *name)
+{
+    size_t n = strlen(names->head);
+    return names->head_bias && strncmp(name, names->head, n) == 0 && strcmp(name + n, ".bias") == 0;
+}
+
 /* Alternative k (from 0) of a parameter's name in files: with or without the family's prefix, with "gamma" and "beta" in norms as old files have
- * them; or with other beginnings. NULL: there are only k. */
+ * them, with either name of the head's bias; or with other beginnings. NULL: there are only k. */
 static const char *alias(const struct llm_model *m, const char *name, int k, char text[128])
 {
     static const char *const suffixes[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
@@ -175,6 +182,10 @@ static const char *alias(const struct llm_model *m, const char *name, int k, cha
     if (m->arch->renamed && k > 0) return renamed(m->arch, name, k, text);
     if (k > 3) return NULL;
     if (k < 2) return k == 0 || !prefixed ? name : name + prefix;
+    if (k == 2 && is_head_bias(&m->arch->names, name)) {
+        snprintf(text, 128, "%s.bias", m->arch->names.head_bias);
+        return text;
+    }
     for (size_t i = 0; i < 2; i++) {
         size_t old = strlen(suffixes[i][0]);
         if (n < old || strcmp(name + n - old, suffixes[i][0]) != 0) continue;
