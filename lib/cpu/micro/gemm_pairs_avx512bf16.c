@@ -245,27 +245,6 @@ static inline __attribute__((always_inline)) void tile_of_fmas(const struct llm_
     for (int r = 0; r < rows; r++) put(g, row + r, column, panels, sum[r]);
 }
 
-#define STRIP_CASE(rows)                                                                      \
-    case rows:                                                                                \
-        if (g->n - column > PANEL) tile_of_fmas(g, row, column, &strip, rows, STRIP_PANELS); \
-        else tile_of_fmas(g, row, column, &strip, rows, 1);                                   \
-        break;
-
-void llm_gemm_pairs_by_fmas(const struct llm_gemm_job *g)
-{
-    struct strip strip __attribute__((aligned(64)));
-    for (int64_t row = 0; row < g->m; row += STRIP) {
-        const int64_t rows = g->m - row < STRIP ? g->m - row : STRIP;
-        if (padded(g->k) / UNIT <= OPENED) open_strip(g, row, rows, 0, padded(g->k) / UNIT, &strip);
-        for (int64_t column = 0; column < g->n; column += STRIP_PANELS * PANEL) {
-            switch (rows) {
-                STRIP_CASE(12) STRIP_CASE(11) STRIP_CASE(10) STRIP_CASE(9) STRIP_CASE(8) STRIP_CASE(7)
-                STRIP_CASE(6) STRIP_CASE(5) STRIP_CASE(4) STRIP_CASE(3) STRIP_CASE(2) STRIP_CASE(1)
-            }
-        }
-    }
-}
-
 #define TILE_ROWS(n, panels) \
     case n: tile_of_dots(g, row, column, n, panels); break;
 #define TILE_CASES(panels)                                                                          \
@@ -283,6 +262,32 @@ void llm_gemm_pairs_by_dots(const struct llm_gemm_job *g)
             if (left >= 3) TILE_CASES(3)
             else if (left == 2) TILE_CASES(2)
             else TILE_CASES(1)
+        }
+    }
+}
+
+#define STRIP_CASE(rows)                                                                      \
+    case rows:                                                                                \
+        if (g->n - column > PANEL) tile_of_fmas(g, row, column, &strip, rows, STRIP_PANELS);  \
+        else tile_of_fmas(g, row, column, &strip, rows, 1);                                   \
+        break;
+
+/* One or two rows have too few sums for FMAs that wait for one another. */
+void llm_gemm_pairs_by_fmas(const struct llm_gemm_job *g)
+{
+    struct strip strip __attribute__((aligned(64)));
+    if (g->m <= 2) {
+        llm_gemm_pairs_by_dots(g);
+        return;
+    }
+    for (int64_t row = 0; row < g->m; row += STRIP) {
+        const int64_t rows = g->m - row < STRIP ? g->m - row : STRIP;
+        if (padded(g->k) / UNIT <= OPENED) open_strip(g, row, rows, 0, padded(g->k) / UNIT, &strip);
+        for (int64_t column = 0; column < g->n; column += STRIP_PANELS * PANEL) {
+            switch (rows) {
+                STRIP_CASE(12) STRIP_CASE(11) STRIP_CASE(10) STRIP_CASE(9) STRIP_CASE(8) STRIP_CASE(7)
+                STRIP_CASE(6) STRIP_CASE(5) STRIP_CASE(4) STRIP_CASE(3) STRIP_CASE(2) STRIP_CASE(1)
+            }
         }
     }
 }
