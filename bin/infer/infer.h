@@ -273,6 +273,8 @@ int run_neurons(struct session *s, const char *operand, struct llm_err *e) LLM_M
 int run_attribute(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Attaches the editors of --steer, --patch, --ablate and --splice to all passes from here on. 0 or -1. */
 int inside_attach(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Refuses a text of n tokens that would be read in windows while --patch is given: there tokens do not have the positions of the file. 0 or -1. */
+int inside_whole(const struct session *s, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 void inside_release(struct session *s);
 int run_plan(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 /* Generates -n tokens after the prompt; *all is the whole sequence, malloced. */

@@ -59,6 +59,13 @@ int steer_take(const struct session *s, const json_t *object, float **strengths,
     return status < 0 ? llm_in(e, "\"steer\"") : 0;
 }
 
+int inside_whole(const struct session *s, int64_t n, struct llm_err *e)
+{
+    if (s->a->patch.n == 0 || n <= s->engine.context) return 0;
+    return llm_fail(e, EX_DATAERR, "--patch: expected at most %" PRId64 " tokens (the context), found %" PRId64
+                    ": a longer text is read in windows, where tokens do not have the positions of the file", s->engine.context, n);
+}
+
 void inside_release(struct session *s)
 {
     llm_editors_release(&s->editors);
@@ -147,7 +154,7 @@ int look_read(struct look *l, int (*use)(struct look *l, int64_t from, void *arg
     bool head = llm_taking_wants(&l->taking, LLM_PLACE_LOGITS) || llm_taking_wants(&l->taking, LLM_PLACE_HEAD_INPUT);
     bool found = false;
     struct llm_score_part p = {0};
-    int status = 0;
+    int status = inside_whole(s, l->base + l->n, e);
     while (status == 0 && llm_score_next(l->base > 0 ? l->n : s->engine.context, l->n, &p)) {
         if (p.at == 0) p.skip = 0;
         status = read_window(l, &p, head, &found, use, arg, e);

@@ -41,6 +41,10 @@ int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e
         free(all);
         return llm_engine_too_long(&s->engine, (int64_t)(n + kept), e) < 0 ? llm_in(e, "prompt") : 0;
     }
+    if (longer && inside_whole(s, (int64_t)n, e) < 0) {
+        free(all);
+        return -1;
+    }
     if (longer) {
         llm_note("%zu tokens, more than the context of %" PRId64 ": scored in windows that overlap by half", n, s->engine.context);
     }

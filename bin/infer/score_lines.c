@@ -70,6 +70,7 @@ static int score_line(void *arg, const char *text, size_t n, struct llm_err *e)
     int status = o ? 0 : text ? -1 : lines_too_long(&r->in, &why);
     if (o && !json_is_object(o)) status = llm_fail(&why, EX_DATAERR, "expected an object with \"prompt\"");
     else if (o && (status = prompt_take(r->s, o, r->in.number, &ids, &n_ids, &why)) == 0) status = prompt_end(r->s, &ids, &n_ids, &why);
+    if (o && status == 0) status = inside_whole(r->s, (int64_t)n_ids, &why);
     if (o && status == 0) status = adapters_take(r->s, o, &adapters, &why);
     begin.adapters = adapters;
     if (status < 0 && why.status == EX_DATAERR) {

@@ -274,6 +274,10 @@ refused() {
     refused 65 "--which-tokens: expected tokens like" --export final_norm --which-tokens 'zzz*'
     llm-infer -q -m "$M" --export final_norm "$P" > own.act
     refused 65 "expected activations at layers.0.mlp.hidden, found none" --patch own.act@layers.0.mlp.hidden
+    refused 65 "--patch: expected at most 4 tokens (the context)" -c 4 --export logits --patch own.act@final_norm
+    refused 65 "--patch: expected at most 4 tokens (the context)" -c 4 --score --patch own.act@final_norm
+    run -65 llm-infer -q -m "$M" -c 4 --score --jsonl --patch own.act@final_norm <<< "{\"prompt\": \"$P\"}"
+    [[ $output == *'"error"'*"--patch: expected at most 4 tokens"* ]]
     refused 65 "own.act: expected directions for the residual after layers, found none" --steer own.act:1
     llm-quantize -t q8_0 "$M" other.llm
     run -65 --separate-stderr llm-infer -q -m other.llm --score --patch own.act@final_norm "$P"
