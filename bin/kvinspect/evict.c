@@ -126,8 +126,14 @@ int kv_evict(int argc, char **argv, struct llm_err *e)
     llm_config_force(a.common.force_config);
     int64_t n = a.keep ? (int64_t)llm_cli_numbers(&kv_evict_cli, "keep", a.keep, 1, 1 << 24, keep, MAX_BUDGETS) : 0;
     if (a.kv_out && (a.method == ALL_METHODS || n != 1)) llm_usage(&kv_evict_cli, "--kv-out needs one --method and one --keep");
-    if (a.kv_out && (a.common.output || a.hold)) {
-        llm_usage(&kv_evict_cli, "--kv-out writes the cache and no table: --%s does not go with it", a.hold ? "hold" : "output");
+    if (a.kv_out && (a.common.output || a.hold || a.by || a.common.json || a.common.format)) {
+        llm_usage(&kv_evict_cli, "--kv-out writes the cache and no table: --%s does not go with it",
+                  a.hold ? "hold" : a.by ? "by" : a.common.json ? "json" : a.common.format ? "format" : "output");
+    }
+    const int method = a.method - 1;
+    if (a.method != ALL_METHODS && a.sinks >= 0 && method != LLM_EVICT_SINKS) llm_usage(&kv_evict_cli, "--sinks goes with --method sinks");
+    if (a.method != ALL_METHODS && a.recent > 0 && method != LLM_EVICT_H2O && method != LLM_EVICT_SNAPKV) {
+        llm_usage(&kv_evict_cli, "--recent goes with --method h2o and snapkv");
     }
     int status = llm_pool_start(a.common.threads, e);
     if (status == 0) status = llm_kv_file_read(&f, path, e);

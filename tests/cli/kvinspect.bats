@@ -254,8 +254,7 @@ END
     refused 65 'expected traced queries' llm-kvinspect attention plain2.kv
     refused 2 'it does not go with --head' llm-kvinspect attention --grid --head 1 "$KV"
     refused 2 'expected no --json' llm-kvinspect attention --show --json "$KV"
-    refused 2 'one owner' llm-kvinspect attention --svg - "$KV"
-    refused 2 'one owner' llm-kvinspect attention --html - --png - -o table "$KV"
+    for it in "" "--html - -o table"; do refused 2 'one owner' llm-kvinspect attention --svg - $it "$KV"; done
     llm-kvinspect attention --svg - -o table "$KV" > out.svg
     [[ $(head -c 4 out.svg) == '<svg' && -s table ]]
     llm-infer -m "$M" --precision f32 -n 0 -c 4096 --trace-queries 1500 --kv-out long.kv --ids "$(seq -s ' ' 1 1500 | awk '{for (i = 1; i <= NF; i++) printf "%d ", $i % 90 + 1}')"
@@ -393,9 +392,9 @@ END
     refused 65 'evicted' llm-kvinspect diff small.kv traced.kv
     refused 65 'evicted' llm-kvinspect evict small.kv
     refused 65 'expected to keep all 70 tokens' llm-infer -m "$M" --precision f32 --kv-in small.kv --kv-keep 69 -n 1
-    refused 2 'one --method and one --keep' llm-kvinspect evict --kv-out x.kv traced.kv
-    refused 2 'one --method and one --keep' llm-kvinspect evict --method h2o --keep 3,4 --kv-out x.kv traced.kv
-    refused 2 'no table' llm-kvinspect evict --method h2o --keep 3 -o t --kv-out x.kv traced.kv
+    for it in "" "--method h2o --keep 3,4"; do refused 2 'one --method and one --keep' llm-kvinspect evict $it --kv-out x.kv traced.kv; done
+    for it in "-o t" "--by head" --json; do refused 2 'no table' llm-kvinspect evict --method h2o --keep 3 $it --kv-out x.kv traced.kv; done
+    for it in "--sinks 2 --method h2o" "--recent 2 --method sinks"; do refused 2 "${it%% *} goes with" llm-kvinspect evict $it traced.kv; done
     refused 65 'more than the 40 tokens that are held out' llm-kvinspect evict --hold 40 traced.kv
     llm-infer -m "$M" -n 0 --kv-out plain.kv --ids "1 2 3"
     refused 65 'expected traced queries' llm-kvinspect evict --method h2o --keep 2 --kv-out x.kv plain.kv
