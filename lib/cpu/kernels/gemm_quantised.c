@@ -314,6 +314,26 @@ INLINE void prefetch_of_row(const struct kind *k, const unsigned char *b, int i,
     for (int l = r * lines / rows; l < (r + 1) * lines / rows; l++) __builtin_prefetch(b + (i * lines + l) * 64, 0, 2);
 }
 
+#if VN == 16 && !SUMS_OF_16
+/* The dot products of rows [first, first + rows), a word of all of them after the other: a row's own words wait for one another. */
+INLINE void dots_of_rows(const struct llm_gemm_q_x *x, int64_t at, const struct kind *k, const VI *w, const int rows, VI dots[ROWS][2])
+{
+    const int words = 8 / k->parts;
+    LLM_UNROLL
+    for (int r = 0; r < rows; r++)
+        for (int part = 0; part < k->parts; part++) dots[r][part] = vi_set1(k->zero ? x->start[part][at + r] : 0);
+    LLM_UNROLL
+    for (int i = 0; i < words; i++) {
+        LLM_UNROLL
+        for (int part = 0; part < k->parts; part++) {
+            LLM_UNROLL
+            for (int r = 0; r < rows; r++)
+                dots[r][part] = dot4(dots[r][part], w[part * words + i], four_of(x->q + (at + r) * GROUP + (part * words + i) * 4));
+        }
+    }
+}
+#endif
+
 /* Group i of the block at b on to the sums of `rows` rows, the first of whose numbers of it stand at `at`. Each row prefetches its share of a block
  * that is needed later: all at once would wait for memory. */
 INLINE void add_rows(const struct llm_gemm_q_job *g, int64_t at, const int rows, const struct kind *k, const unsigned char *b, const struct head *h,
@@ -322,6 +342,21 @@ INLINE void add_rows(const struct llm_gemm_q_job *g, int64_t at, const int rows,
     VI w[8];
     if (k->type == LLM_Q8_0_2OF4) open_places(b, v, w);
     else open_group(k, b, i, v, w);
+#if VN == 16 && !SUMS_OF_16
+    if (rows > 4 && k->type != LLM_Q8_0_2OF4) {
+        const int together = k->parts == 1 || rows <= 8 ? rows : rows / 2; /* as many sums as there are registers for */
+        LLM_UNROLL
+        for (int first = 0; first < rows; first += together) {
+            VI dots[ROWS][2];
+            LLM_UNROLL
+            for (int r = first; r < first + together; r++) prefetch_of_row(k, b + AHEAD, i, r, rows);
+            dots_of_rows(&g->x, at + first, k, w, together, dots);
+            LLM_UNROLL
+            for (int r = 0; r < together; r++) sum[first + r][v] = add_dots(&g->x, at + first + r, k, dots[r], h, i, sum[first + r][v]);
+        }
+        return;
+    }
+#endif
     LLM_UNROLL
     for (int r = 0; r < rows; r++) {
         if (v == 0 && rows > 1) prefetch_of_row(k, b + AHEAD, i, r, rows);
@@ -418,10 +453,10 @@ static double peak_int8(int64_t iterations)
     return (double)iterations * 12 * VN * 8;
 }
 
-/* Four rows of activations, of which words of four bytes are broadcast, and two vectors of weights. */
+/* Four rows of activations, of which words of four bytes are broadcast, and as many vectors of weights as tiles of many rows have. */
 static double reading_int8(int64_t iterations)
 {
-    enum { HIGH = 4, WIDE = 2, WORDS = 512 }; /* words of four bytes: 8 KiB of activations, 32 of weights with vectors of 32 bytes */
+    enum { HIGH = 4, WIDE = VN == 16 ? 3 : 2, WORDS = VN == 16 ? 128 : 512 }; /* weights: at most 32 KiB with vectors of 32 bytes, 24 of 64 */
     static _Thread_local struct { int32_t a[HIGH][WORDS], b[WORDS][WIDE * VN]; } x __attribute__((aligned(64)));
     VI sum[HIGH][WIDE];
     memset(&x, 1, sizeof x);
