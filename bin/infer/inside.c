@@ -154,7 +154,7 @@ int look_read(struct look *l, int (*use)(struct look *l, int64_t from, void *arg
     bool head = llm_taking_wants(&l->taking, LLM_PLACE_LOGITS) || llm_taking_wants(&l->taking, LLM_PLACE_HEAD_INPUT);
     bool found = false;
     struct llm_score_part p = {0};
-    int status = inside_whole(s, l->base + l->n, e);
+    int status = l->base > 0 ? 0 : inside_whole(s, l->n, e); /* after a cache there are no windows */
     while (status == 0 && llm_score_next(l->base > 0 ? l->n : s->engine.context, l->n, &p)) {
         if (p.at == 0) p.skip = 0;
         status = read_window(l, &p, head, &found, use, arg, e);
@@ -202,7 +202,7 @@ int run_export(struct session *s, const int32_t *ids, size_t n, struct llm_err *
 /* ---- --lens ---- */
 
 struct reading {
-    int32_t top;
+    int32_t top; /* -1: none, the logits are no numbers */
     double p, entropy, kl;
 };
 struct lens {
@@ -238,7 +238,10 @@ static void read_row(const struct lens *x, const float *logits, const double *la
         else if (last[i] > -700) r->kl += exp(last[i]) * (last[i] - log_p);
     }
     /* A NaN among the logits makes every probability NaN. */
-    if (isnan(sum)) r->p = r->entropy = (double)NAN;
+    if (isnan(sum)) {
+        r->p = r->entropy = (double)NAN;
+        r->top = -1;
+    }
     if (isnan(sum) || (last && isnan(last[0]))) r->kl = (double)NAN;
 }
 
@@ -366,7 +369,7 @@ static int lens_block(struct look *l, int64_t from, void *arg, struct llm_err *e
                 status = llm_buf_printf(&b, e, "%" PRId64, l->base + token);
                 if (status == 0) status = put_piece(&b, t, l->ids[token], e);
                 if (status == 0) status = llm_buf_printf(&b, e, "\t%" PRId64, layer);
-                if (status == 0) status = put_piece(&b, t, r->top, e);
+                if (status == 0) status = r->top < 0 ? llm_buf_printf(&b, e, "\t-\t-") : put_piece(&b, t, r->top, e);
                 if (status == 0) status = llm_buf_printf(&b, e, "\t%.6f\t%.6f\t%.6f\n", r->p, r->entropy, r->kl);
             }
         }

@@ -431,7 +431,7 @@ FORM(f32, FLOATS)
 #endif
 
 #ifdef LLM_ISA_avx512bf16
-enum { OPENED = 32 }; /* units of operands that are floats at a time: those of a tile fit the first cache */
+enum { OPENED = 32 }; /* units that are converted to floats at a time: those of a tile fit the first cache */
 static void (*product_of_floats)(float *, int64_t, const float *, int64_t, const float *, int64_t, int64_t, int64_t, int64_t, bool);
 
 /* Units of rows of a, each as the floats of its second and of its first number, which is the order of the dot product's FMAs. */
@@ -458,7 +458,7 @@ static void open_b(float *out, const float *b, int64_t ldb, int64_t columns, int
         }
 }
 
-/* The product's bits, faster where a dot product of pairs takes longer than its FMAs, unless few rows are opened for. */
+/* The product's bits, faster where a dot product of pairs takes longer than its FMAs. Few rows are not worth opening b for. */
 static void product_by_fmas(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t units,
                             bool accumulate)
 {

@@ -315,7 +315,7 @@ INLINE void prefetch_of_row(const struct kind *k, const unsigned char *b, int i,
 }
 
 #if VN == 16 && !SUMS_OF_16
-/* The dot products of rows [first, first + rows), a word of all of them after the other: a row's own words wait for one another. */
+/* The dot products of `rows` rows, word by word, each for all rows: consecutive products of one row would wait for each other. */
 INLINE void dots_of_rows(const struct llm_gemm_q_x *x, int64_t at, const struct kind *k, const VI *w, const int rows, VI dots[ROWS][2])
 {
     const int words = 8 / k->parts;
@@ -453,7 +453,7 @@ static double peak_int8(int64_t iterations)
     return (double)iterations * 12 * VN * 8;
 }
 
-/* Four rows of activations, of which words of four bytes are broadcast, and as many vectors of weights as tiles of many rows have. */
+/* Four rows of activations, of which words of four bytes are broadcast, and as many vectors of weights as most tiles of many rows have. */
 static double reading_int8(int64_t iterations)
 {
     enum { HIGH = 4, WIDE = VN == 16 ? 3 : 2, WORDS = VN == 16 ? 128 : 512 }; /* weights: at most 32 KiB with vectors of 32 bytes, 24 of 64 */

@@ -18,10 +18,11 @@ void llm_gemm_pairs_by_fmas(const struct llm_gemm_job *job);
 static inline __m512i llm_first_of_pairs(__m512i pairs) { return _mm512_slli_epi32(pairs, 16); }
 static inline __m512i llm_second_of_pairs(__m512i pairs) { return _mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000u)); }
 
-/* Sets MXCSR and returns what it was. Neither loads nor calls move across; results in registers must be kept in place by the caller. */
+/* Sets MXCSR and returns what it was. Neither calls nor loads of memory that others can see move across; results in registers must be kept in place
+ * by the caller. */
 static inline unsigned llm_subnormals_are_zero(void)
 {
-    const unsigned usual = _mm_getcsr(), zero = usual | 0x8040;
+    const unsigned usual = _mm_getcsr(), zero = usual | _MM_FLUSH_ZERO_ON | 0x40; /* denormals are zero */
     __asm__ volatile("ldmxcsr %0" : : "m"(zero) : "memory");
     return usual;
 }

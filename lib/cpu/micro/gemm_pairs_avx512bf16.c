@@ -1,6 +1,6 @@
 /* BF16 products by vdpbf16ps: pairs of k in order, subnormals taken as zero (layouts: kernels/gemm.h). AMX uses the same panels.
  * Where that instruction is slow, a tile of FMAs has its bits (kernels/pairs.h). */
-#include <time.h>
+#include "base/clock.h"
 #include "cpu/kernels/gemm_internal.h"
 #include "cpu/kernels/pairs.h"
 #include "cpu/simd/transpose.h"
@@ -280,8 +280,9 @@ void llm_gemm_pairs_by_fmas(const struct llm_gemm_job *g)
         llm_gemm_pairs_by_dots(g);
         return;
     }
-    for (int64_t row = 0; row < g->m; row += STRIP) {
-        const int64_t rows = g->m - row < STRIP ? g->m - row : STRIP;
+    const int64_t strips = (g->m + STRIP - 1) / STRIP, most = (g->m + strips - 1) / strips; /* of about as many rows each */
+    for (int64_t row = 0; row < g->m; row += most) {
+        const int64_t rows = g->m - row < most ? g->m - row : most;
         if (padded(g->k) / UNIT <= OPENED) open_strip(g, row, rows, 0, padded(g->k) / UNIT, &strip);
         for (int64_t column = 0; column < g->n; column += STRIP_PANELS * PANEL) {
             switch (rows) {
@@ -315,24 +316,28 @@ static double peak_of_dots(int64_t iterations)
     return (double)iterations * CHAINS * VN * 4;
 }
 
-/* Operations in a second, the best of several tries of about a microsecond. */
-static double rate(double (*loop)(int64_t))
+/* Operations in a second of a loop of about a microsecond, if they are more than `best`. */
+static double better(double best, double (*loop)(int64_t))
 {
-    double best = 0;
-    for (int i = 0; i < 8; i++) {
-        struct timespec start, end;
-        clock_gettime(CLOCK_MONOTONIC, &start);
-        const double operations = loop(64);
-        clock_gettime(CLOCK_MONOTONIC, &end);
-        const double now = operations / ((double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec));
-        if (now > best) best = now;
+    const double start = llm_now(), operations = loop(64), now = operations / (llm_now() - start);
+    return now > best ? now : best;
+}
+
+/* Whether FMAs do a dot product's work sooner: 2.0 times its rate on Intel's model 207, .5 on AMD's Zen 5. In turns, since a processor needs some
+ * microseconds to get used to wide vectors. */
+static bool fmas_are_faster(const struct llm_kernels *k)
+{
+    double fmas = 0, dots = 0;
+    for (int i = 0; i < 32; i++) {
+        fmas = better(fmas, k->gemm.peak_f32);
+        dots = better(dots, peak_of_dots);
     }
-    return best;
+    return fmas > 1.5 * dots;
 }
 
 void llm_fill_gemm_avx512bf16(struct llm_kernels *k)
 {
-    const bool by_fmas = rate(k->gemm.peak_f32) > 1.5 * rate(peak_of_dots); /* 2.0 on Intel's model 207, .5 on AMD's Zen 5 */
+    const bool by_fmas = fmas_are_faster(k);
     k->gemm.bf16 = (struct llm_gemm){.k_unit = UNIT, .element = 2, .pack_a = pack_a, .pack_a_transposed = pack_a_transposed, .pack_b = pack_b,
                                      .pack_b_bf16 = pack_b_bf16, .pack_b_transposed = pack_b_transposed,
                                      .pack_b_bf16_transposed = pack_b_bf16_transposed, .pack_b_from_a = pack_b_from_a,

@@ -195,24 +195,25 @@ static const char *alias(const struct llm_model *m, const char *name, int k, cha
     return NULL;
 }
 
-/* The entry of a parameter, and the file that has it. A tensor that two files have is refused. NULL: not found, or see `e`. */
+/* The entry of a parameter, by the first of its names that a file has, and that file. A tensor that two files have is refused. NULL: not found, or
+ * see `e`. */
 static const struct llm_entry *find_entry(const struct llm_model *m, const char *name, struct llm_checkpoint **file, struct llm_err *e)
 {
     const struct llm_entry *found = NULL;
-    for (size_t i = 0; i < m->n_files; i++) {
-        const struct llm_header *h = llm_checkpoint_header(m->files[i]);
-        const struct llm_entry *t = NULL;
-        char text[128];
-        const char *other;
-        for (int k = 0; !t && (other = alias(m, name, k, text)); k++) t = llm_header_find(h, other);
-        if (!t) continue;
-        if (found) {
-            llm_fail(e, EX_DATAERR, "tensor '%s': expected once, found in %s and in %s", name, llm_checkpoint_name(*file),
-                     llm_checkpoint_name(m->files[i]));
-            return NULL;
+    const char *other;
+    char text[128];
+    for (int k = 0; !found && (other = alias(m, name, k, text)); k++) {
+        for (size_t i = 0; i < m->n_files; i++) {
+            const struct llm_entry *t = llm_header_find(llm_checkpoint_header(m->files[i]), other);
+            if (!t) continue;
+            if (found) {
+                llm_fail(e, EX_DATAERR, "tensor '%s': expected once, found in %s and in %s", name, llm_checkpoint_name(*file),
+                         llm_checkpoint_name(m->files[i]));
+                return NULL;
+            }
+            found = t;
+            *file = m->files[i];
         }
-        found = t;
-        *file = m->files[i];
     }
     if (!found) {
         llm_fail(e, EX_DATAERR, "tensor '%s': expected by the configuration (%s, %lld layers), found none", name, m->config.model_type,

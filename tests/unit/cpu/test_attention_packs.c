@@ -1,6 +1,7 @@
 /* Attention's tile kernels on every instruction set. Keys and values of a cache that are packed as they are have the bits of decoding them first.
  * Products of all shapes have the bits of the formula. Products of a few rows with stored keys and values have the bits of packed ones. */
 #include "isas.h"
+#include "cpu/half.h"
 #include "cpu/matmul.h"
 
 enum { KEYS = LLM_ATTN_TILE, WIDEST = 96 };
@@ -78,6 +79,52 @@ static void test_products(void **state)
                 for (int d = 0; d < 4; d++) check_product(m, n, depths[d], d % 2);
 }
 
+/* Units of BF16 numbers or of floats: usual ones, or so small that their products are subnormal. */
+static void fill_units(float *x, int64_t n, bool pairs, bool small, uint64_t seed)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t unit = 0;
+        for (int half = 0; half < 2; half++) {
+            const float number = noise(&seed) * (small ? 0x1p-65f : 1);
+            if (pairs) unit |= (uint32_t)llm_bf16_encode(number) << 16 * half;
+            else x[i] = llm_bf16_decode(llm_bf16_encode(number));
+        }
+        if (pairs) memcpy(x + i, &unit, sizeof unit);
+    }
+}
+
+/* A row of a product has the same bits alone and among others. */
+static void check_rows(const struct llm_attention_math *math, int64_t m, int64_t n, int64_t units, bool accumulate, bool small)
+{
+    enum { ROWS = 96, COLUMNS = 144, UNITS = 80 };
+    static _Alignas(64) float a[ROWS * UNITS], b[UNITS * COLUMNS], all[ROWS * COLUMNS], alone[16 * COLUMNS], before[ROWS * COLUMNS];
+    const bool pairs = math->per_unit == 2;
+    fill_units(a, ROWS * UNITS, pairs, small, 1);
+    fill_units(b, UNITS * COLUMNS, pairs, small, 2);
+    fill_units(before, ROWS * COLUMNS, false, false, 3);
+    memcpy(all, before, sizeof all);
+    math->begin();
+    math->product(all, COLUMNS, a, UNITS, b, COLUMNS, m, n, units, accumulate);
+    for (int64_t r = 0; r < m; r++) {
+        memcpy(alone, before + r * COLUMNS, COLUMNS * sizeof *alone);
+        math->product(alone, COLUMNS, a + r * UNITS, UNITS, b, COLUMNS, 1, n, units, accumulate);
+        if (memcmp(alone, all + r * COLUMNS, (size_t)n * sizeof *alone) != 0)
+            fail_msg("%s: row %d of %d x %d x %d%s", llm_k.isa, (int)r, (int)m, (int)n, (int)units, small ? ", small numbers" : "");
+    }
+    math->end();
+}
+
+static void test_rows(void **state)
+{
+    static const int64_t rows[] = {2, 7, 8, 12, 48, 64, 65}, columns[] = {16, 48, 64, 80, 128}, depths[] = {16, 32, 48, 80};
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int math = 0; math < 2; math++)
+            for (int i = 0; i < 7 * 5 * 4; i++)
+                for (int small = 0; small < 2; small++)
+                    check_rows(&llm_k.attention.math[math], rows[i % 7], columns[i / 7 % 5], depths[i / 35], i % 2, small);
+}
+
 /* Scores and outputs of some rows with `have` stored keys and values, against packed products. */
 static void check_few(const struct llm_attention_math *math, enum llm_dtype type, int64_t width, int64_t have, int64_t rows)
 {
@@ -131,6 +178,7 @@ int main(void)
 {
     struct llm_err e = {0};
     if (llm_pool_start(1, &e) < 0) return llm_report(&e);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_products), cmocka_unit_test(test_few_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_products), cmocka_unit_test(test_rows),
+                                       cmocka_unit_test(test_few_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
