@@ -80,6 +80,16 @@ pairs() {
     cmp 1.llm 2.llm
 }
 
+@test "texts are filled up to the positions when they are learned, as when they are read: --context is these" {
+    pairs
+    "${train[@]}" -l 24 -b 4 -n 1 -o 24.llm pairs.images
+    "${train[@]}" -b 4 -n 1 -o out.llm pairs.images
+    cmp 24.llm out.llm
+    for n in 22 30; do
+        refused 2 "--context: expected 24 (max_position_embeddings), up to which texts are filled, found $n" "${train[@]}" -l $n -b 4 -n 1 -o x.llm pairs.images
+    done
+}
+
 @test "a folder with spiece.model alone: ids are those of transformers' SiglipTokenizer, of a checkpoint and a tokenizer.json too" {
     local t=$ROOT/tests/golden/siglip_tokenizer of
     mkdir lower cased

@@ -40,6 +40,15 @@ static int configure(struct llm_config *c, const struct llm_train_options *o, co
     return 0;
 }
 
+/* Texts that are filled are filled up to the positions wherever they are read, so a row has as many tokens. */
+static int create(struct llm_task *t, struct llm_err *e)
+{
+    const struct llm_config *c = &t->model->config;
+    if (c->text_padding < 0 || t->o.context == c->max_position_embeddings) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--context: expected %lld (max_position_embeddings), up to which texts are filled, found %lld",
+                    (long long)c->max_position_embeddings, (long long)t->o.context);
+}
+
 /* A text into a row's place. */
 static void put(int32_t *ids, int32_t *length, int64_t room, const int32_t *text, int64_t n)
 {
@@ -185,5 +194,5 @@ extern const struct llm_objective llm_objective_contrastive;
 const struct llm_objective llm_objective_contrastive = {.name = "contrastive", .summary = "find the text that belongs to a text or picture",
                                                         .check = check,
                                                         .configure = configure, .check_options = check_options, .options = options,
-                                                        .document = document, .run = run, .two_texts = true, .captions = true,
+                                                        .create = create, .document = document, .run = run, .two_texts = true, .captions = true,
                                                         .means = {"recall_at_1"}, .other_targets = true, .by_pass = true};
