@@ -273,7 +273,8 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
     return status;
 }
 
-/* A weight's gradient: for each block of tokens, panels of dyᵀ (16 of n) and of x (16 of k), all packed before the products. */
+/* A weight's gradient: for each block of tokens, panels of dyᵀ (16 of n; where products take plain floats, dy as it is) and of x (16 of k), all
+ * packed before the products. */
 struct gradient {
     const struct llm_gemm *g;
     float *dw;
@@ -282,7 +283,7 @@ struct gradient {
     int64_t ldy, ldx, n, k;
     const int64_t *starts;  /* [blocks + 1] or NULL: rows of row_len tokens, each in blocks of TOKEN_BLOCK */
     int64_t row_len, blocks_of_row;
-    char *a, *b;
+    char *a, *b;            /* a: NULL: dy is not packed */
     size_t panel;           /* bytes, of the longest block of tokens */
     int64_t rows, columns;  /* of a piece */
 };
@@ -304,13 +305,13 @@ static int64_t block_length(const struct gradient *p, int64_t block)
 static void pack_tokens(void *arg, size_t i, int thread)
 {
     struct gradient *p = arg;
-    int64_t n_panels = panels_of(p->n), k_panels = panels_of(p->k), all = n_panels + k_panels;
+    int64_t n_panels = p->a ? panels_of(p->n) : 0, k_panels = panels_of(p->k), all = n_panels + k_panels;
     int64_t block = (int64_t)i, tokens = block_length(p, block), start = block_start(p, block);
     int64_t step = p->g->k_unit > 1 ? p->g->k_unit : tokens;
     size_t panel = panel_bytes(p->g, tokens), unit = panel_bytes(p->g, step);
-    char *a = p->a + (size_t)(block * n_panels) * p->panel, *b = p->b + (size_t)(block * k_panels) * p->panel;
+    char *a = p->a ? p->a + (size_t)(block * n_panels) * p->panel : NULL, *b = p->b + (size_t)(block * k_panels) * p->panel;
     (void)thread;
-    for (int64_t from = 0; from < tokens; from += step, a += unit, b += unit) {
+    for (int64_t from = 0; from < tokens; from += step, a = a ? a + unit : NULL, b += unit) {
         const float *dy = p->dy + (start + from) * p->ldy, *x = p->panels ? NULL : p->x + (start + from) * p->ldx;
         int64_t here = tokens - from < step ? tokens - from : step;
         for (int64_t j = 0; j < all; j++) {
@@ -336,8 +337,10 @@ static void gradient_piece(void *arg, size_t i, int thread)
     for (int64_t block = 0; block < call->blocks; block++) {
         int64_t tokens = block_length(p, block);
         size_t panel = panel_bytes(p->g, tokens);
+        const void *packed = p->a ? p->a + (size_t)(block * n_panels) * p->panel + (size_t)(row / LLM_GEMM_PANEL) * panel : NULL;
         const struct llm_gemm_job job = {
-            .a = p->a + (size_t)(block * n_panels) * p->panel + (size_t)(row / LLM_GEMM_PANEL) * panel, .lda = tokens,
+            .a = packed ? packed : p->dy + block_start(p, block) * p->ldy + row, .lda = packed ? tokens : p->ldy,
+            .transposed = !packed, .round = !packed && !p->g->direct,
             .b = p->b + (size_t)(block * k_panels) * p->panel + (size_t)(column / LLM_GEMM_PANEL) * panel,
             .m = p->n - row < p->rows ? p->n - row : p->rows, .n = p->k - column < p->columns ? p->k - column : p->columns,
             .k = tokens, .c = p->dw + row * p->k + column, .ldc = p->k, .add = true};
@@ -382,6 +385,22 @@ static bool is_narrow(const struct gradient *p, int64_t longest)
     return p->g->multiply_narrow && !p->panels && longest <= TOKEN_BLOCK && (p->n <= LLM_GEMM_NARROW || p->k <= LLM_GEMM_NARROW);
 }
 
+/* Sizes of a piece, by shape alone. Plain columns of dy are copied for each tile of rows and piece of columns, so pieces have as many columns as
+ * caches hold, and few rows; few enough of both for many threads to have as much to do. */
+static void size_pieces(struct gradient *p, bool plain)
+{
+    enum { COLUMNS = 384, LEAST_ROWS = 48, PIECES = 16 };
+    const int64_t across = (p->k + COLUMNS - 1) / COLUMNS;
+    if (!plain) {
+        p->rows = ROW_BLOCK;
+        p->columns = columns_of_piece((p->n + p->rows - 1) / p->rows, p->k, TOKEN_BLOCK);
+        return;
+    }
+    p->columns = panels_of((p->k + across - 1) / across) * LLM_GEMM_PANEL;
+    p->rows = 4 * LEAST_ROWS;
+    while (p->rows > LEAST_ROWS && across * ((p->n + p->rows - 1) / p->rows) < PIECES) p->rows /= 2;
+}
+
 static int gradient_run(struct gradient *p, int64_t blocks, int64_t longest, struct llm_err *e)
 {
     struct gradient_call call = {p, blocks};
@@ -392,13 +411,14 @@ static int gradient_run(struct gradient *p, int64_t blocks, int64_t longest, str
         llm_parallel((size_t)((wide + LLM_GEMM_NARROW_COLUMNS - 1) / LLM_GEMM_NARROW_COLUMNS), narrow_piece, &call);
         return 0;
     }
-    p->rows = ROW_BLOCK;
+    const bool plain = !p->g->pack_a_transposed;
+    size_pieces(p, plain);
     p->panel = panel_bytes(p->g, longest);
-    p->columns = columns_of_piece((p->n + p->rows - 1) / p->rows, p->k, TOKEN_BLOCK);
-    size_t a_bytes = (size_t)(blocks * panels_of(p->n)) * p->panel, b_bytes = (size_t)(blocks * panels_of(p->k)) * p->panel;
-    p->a = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, a_bytes + b_bytes);
-    if (!p->a) return llm_no_memory(e, "the gradient of a weight");
-    p->b = p->a + a_bytes;
+    size_t a_bytes = plain ? 0 : (size_t)(blocks * panels_of(p->n)) * p->panel, b_bytes = (size_t)(blocks * panels_of(p->k)) * p->panel;
+    char *packed = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, a_bytes + b_bytes);
+    if (!packed) return llm_no_memory(e, "the gradient of a weight");
+    p->a = plain ? NULL : packed;
+    p->b = packed + a_bytes;
     pack_all_tokens(p, blocks);
     llm_parallel((size_t)(((p->n + p->rows - 1) / p->rows) * ((p->k + p->columns - 1) / p->columns)), gradient_piece, &call);
     return 0;

@@ -24,12 +24,13 @@ enum { MAX_PANELS = PANELS_OF(1) > PANELS ? PANELS_OF(1) : PANELS };
 
 /* One block of k: rows of a, which stay in the first cache for all columns. */
 struct block {
-    const float *a;
-    int64_t stride;    /* of a */
+    const float *a;    /* element (row, i) is a[row · stride + i]; of a transposed matrix a[i · ROWS + row] */
+    int64_t stride;
     int64_t from, length;
     bool load;         /* c += sum, else c = sum; then + bias */
     const float *bias; /* NULL: none */
-    const float *ask;  /* two of the next rows of a, of which a tile asks for a line now and then: they are copied soon; NULL: none */
+    const float *ask;  /* where two of the next rows of a begin, or the next rows of a quarter of k of a transposed matrix, which are copied soon: a
+                        * tile asks for a line of them now and then; NULL: none */
 };
 
 static inline V same(V x) { return x; }
@@ -78,23 +79,6 @@ PACKERS(_bf16, uint16_t, some_bf16, same)
         float *out = panel;                                                                                             \
         for (int64_t r = 0; r < rows; r++, x += ldx, out += k)                                                          \
             for (int64_t i = 0; i < k; i += VN) v_store_n(out + i, value(some(x + i, k - i)), (size_t)(k - i));         \
-    }                                                                                                                   \
-    static void pack_a_transposed##suffix(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel)            \
-    {                                                                                                                   \
-        for (int64_t i = 0; i < k; i += VN) {                                                                           \
-            for (int64_t first = 0; first < rows; first += VN) {                                                        \
-                V r[VN];                                                                                                \
-                LLM_UNROLL                                                                                              \
-                for (int l = 0; l < VN; l++) {                                                                          \
-                    const float *line = x + (i + l) * ldx + first;                                                      \
-                    if (first == 0 && i + l < k) __builtin_prefetch(line + PANEL);                                           \
-                    r[l] = i + l < k ? value(some(line, rows - first)) : v_zero();                                      \
-                }                                                                                                       \
-                v_transpose(r);                                                                                         \
-                for (int64_t j = 0; j < VN && first + j < rows; j++)                                                    \
-                    v_store_n((float *)panel + (first + j) * k + i, r[j], (size_t)(k - i));                             \
-            }                                                                                                           \
-        }                                                                                                               \
     }
 
 PACKERS_OF_A(_same, same)
@@ -102,25 +86,33 @@ PACKERS_OF_A(_rounded, v_round_bf16)
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE void step(const float *a, int64_t stride, const float *b, int64_t panel, const int rows, const int panels,
+INLINE void step(const float *a, int64_t stride, const float *b, int64_t panel, const int rows, const int panels, const bool transposed,
                  V sum[ROWS][MAX_PANELS * VECTORS])
 {
     V w[MAX_PANELS * VECTORS];
+    if (transposed) __asm__ volatile("" : "+r"(a));
     LLM_UNROLL
     for (int v = 0; v < panels * VECTORS; v++) w[v] = v_in_register(v_load(b + v / VECTORS * panel + v % VECTORS * VN));
     LLM_UNROLL
     for (int r = 0; r < rows; r++) {
-        V x = v_set1(a[r * stride]);
+        V x = v_set1(transposed ? a[r] : a[r * stride]);
         LLM_UNROLL
         for (int v = 0; v < panels * VECTORS; v++) sum[r][v] = v_fma(x, w[v], sum[r][v]);
     }
 }
 
-INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t row, int64_t column, const int rows, const int panels)
+INLINE void ask(const struct llm_gemm_job *g, const struct block *t, int64_t i, const bool transposed)
+{
+    if (!transposed) __builtin_prefetch(t->ask + (2 * i < t->length ? 2 * i : g->lda + 2 * i - t->length));
+    for (int64_t next = i / 4; transposed && next < i / 4 + STEPS / 4; next++) __builtin_prefetch(t->ask + next * g->lda + ROWS - 1, 0, 2);
+}
+
+INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t row, int64_t column, const int rows, const int panels,
+                 const bool transposed)
 {
     const float *b = (const float *)g->b + column * g->k + t->from * PANEL;
     float *c = g->c + row * g->ldc + column;
-    const int64_t panel = PANEL * g->k, stride = t->stride;
+    const int64_t panel = PANEL * g->k, stride = t->stride, next = transposed ? ROWS : 1;
     int64_t i = 0;
     V sum[ROWS][MAX_PANELS * VECTORS];
     LLM_UNROLL
@@ -130,11 +122,11 @@ INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t ro
         for (int v = 0; v < panels * VECTORS; v++) sum[r][v] = v_zero();
     }
     for (; i + STEPS <= t->length; i += STEPS, b += STEPS * PANEL) {
-        if (t->ask) __builtin_prefetch(t->ask + (2 * i < t->length ? 2 * i : g->lda + 2 * i - t->length));
+        if (t->ask) ask(g, t, i, transposed);
         LLM_UNROLL
-        for (int s = 0; s < STEPS; s++) step(t->a + i + s, stride, b + s * PANEL, panel, rows, panels, sum);
+        for (int s = 0; s < STEPS; s++) step(t->a + (i + s) * next, stride, b + s * PANEL, panel, rows, panels, transposed, sum);
     }
-    for (; i < t->length; i++, b += PANEL) step(t->a + i, stride, b, panel, rows, panels, sum);
+    for (; i < t->length; i++, b += PANEL) step(t->a + i * next, stride, b, panel, rows, panels, transposed, sum);
     if (g->n - column >= panels * PANEL && !t->bias) {
         LLM_UNROLL
         for (int r = 0; r < rows; r++) {
@@ -168,14 +160,14 @@ static int rows_of_tile(int64_t left)
 #define TILES(rows)                                                                  \
     case rows:                                                                       \
         if (PANELS_OF(rows) > 1 && g->n - column > (PANELS_OF(rows) - 1) * PANEL) {  \
-            tile(g, t, row, column, rows, PANELS_OF(rows));                          \
+            tile(g, t, row, column, rows, PANELS_OF(rows), transposed);              \
             return PANELS_OF(rows) * PANEL;                                          \
         }                                                                            \
-        tile(g, t, row, column, rows, 1);                                            \
+        tile(g, t, row, column, rows, 1, transposed);                                \
         break;
 
 /* Multiplies one tile; returns the columns that it has. */
-static int64_t multiply_tile(const struct llm_gemm_job *g, const struct block *t, int64_t row, int64_t column, int rows)
+INLINE int64_t multiply_tile(const struct llm_gemm_job *g, const struct block *t, int64_t row, int64_t column, int rows, const bool transposed)
 {
     switch (rows) {
 #if VN == 16
@@ -202,9 +194,22 @@ static void take_rows(const struct llm_gemm_job *g, struct block *t, int64_t row
     }
 }
 
-static void multiply(const struct llm_gemm_job *g)
+/* The same of a transposed matrix, always a copy: as many whole vectors for each i as have the rows, of which the next i overwrites what is too
+ * much. */
+static void take_columns(const struct llm_gemm_job *g, struct block *t, int64_t row, int rows, float *copy)
 {
-    float copy[ROWS * K_BLOCK] __attribute__((aligned(64)));
+    const float *a = (const float *)g->a + t->from * g->lda + row;
+    t->a = copy;
+    for (int64_t i = 0; i < t->length; i++, a += g->lda, copy += ROWS)
+        for (int r = 0; r < rows; r += VN) {
+            V x = some(a + r, rows - r);
+            v_store(copy + r, g->round ? v_round_bf16(x) : x);
+        }
+}
+
+INLINE void multiply_layout(const struct llm_gemm_job *g, const bool transposed)
+{
+    float copy[ROWS * K_BLOCK + VN] __attribute__((aligned(64)));
     struct block t;
     int rows;
     for (t.from = 0; t.from < g->k || t.from == 0; t.from += K_BLOCK) {
@@ -213,15 +218,23 @@ static void multiply(const struct llm_gemm_job *g)
         t.bias = t.from + t.length == g->k ? g->bias : NULL;
         for (int64_t row = 0; row < g->m; row += rows) {
             rows = rows_of_tile(g->m - row);
-            take_rows(g, &t, row, rows, copy);
-            const float *next = (const float *)g->a + (row + rows) * g->lda + t.from;
-            for (int64_t column = 0, r = 0; column < g->n; r += 2) {
-                t.ask = r < ROWS && row + rows + r + 1 < g->m ? next + r * g->lda : NULL;
-                column += multiply_tile(g, &t, row, column, rows);
+            if (transposed) take_columns(g, &t, row, rows, copy);
+            else take_rows(g, &t, row, rows, copy);
+            const float *next = (const float *)g->a + (transposed ? t.from * g->lda + row + rows : (row + rows) * g->lda + t.from);
+            for (int64_t column = 0, tiles = 0; column < g->n; tiles++) {
+                const int64_t r = 2 * tiles, from = t.length / 4 * tiles;
+                t.ask = NULL;
+                if (transposed && tiles < 4 && row + rows < g->m) t.ask = next + from * g->lda;
+                if (!transposed && r < ROWS && row + rows + r + 1 < g->m) t.ask = next + r * g->lda;
+                column += multiply_tile(g, &t, row, column, rows, transposed);
             }
         }
     }
 }
+
+static void multiply_rows(const struct llm_gemm_job *g) { multiply_layout(g, false); }
+static void multiply_transposed(const struct llm_gemm_job *g) { multiply_layout(g, true); }
+static void multiply(const struct llm_gemm_job *g) { (g->transposed ? multiply_transposed : multiply_rows)(g); }
 
 /* Twelve chains of independent FMA hide the latency of two units. */
 static double peak_f32(int64_t iterations)
@@ -258,7 +271,7 @@ static double reading_f32(int64_t iterations)
     for (int64_t i = 0; i < blocks; i++) {
         for (int64_t k = 0; k < K_BLOCK; k += STEPS) {
             LLM_UNROLL
-            for (int s = 0; s < STEPS; s++) step(x.a[0] + k + s, K_BLOCK, x.b[0][k + s], K_BLOCK * PANEL, ROWS, PANELS, sum);
+            for (int s = 0; s < STEPS; s++) step(x.a[0] + k + s, K_BLOCK, x.b[0][k + s], K_BLOCK * PANEL, ROWS, PANELS, false, sum);
         }
     }
     V all = v_zero();
@@ -285,15 +298,13 @@ static float read_all(const void *p, size_t bytes)
 
 void KERNEL(llm_fill_gemm)(struct llm_kernels *k)
 {
-    k->gemm.f32 = (struct llm_gemm){.k_unit = 1, .element = 4, .direct = true, .pack_a = pack_a_same,
-                                    .pack_a_transposed = pack_a_transposed_same, .pack_b = pack_b_same, .pack_b_bf16 = pack_b_bf16,
-                                    .pack_b_transposed = pack_b_transposed_same, .pack_b_bf16_transposed = pack_b_transposed_bf16,
-                                    .multiply = multiply};
+    k->gemm.f32 = (struct llm_gemm){.k_unit = 1, .element = 4, .direct = true, .pack_a = pack_a_same, .pack_b = pack_b_same,
+                                    .pack_b_bf16 = pack_b_bf16, .pack_b_transposed = pack_b_transposed_same,
+                                    .pack_b_bf16_transposed = pack_b_transposed_bf16, .multiply = multiply};
     k->gemm.bf16 = k->gemm.f32;
     k->gemm.bf16.direct = false;
     k->gemm.bf16.rounds = true;
     k->gemm.bf16.pack_a = pack_a_rounded;
-    k->gemm.bf16.pack_a_transposed = pack_a_transposed_rounded;
     k->gemm.bf16.pack_b = pack_b_rounded;
     k->gemm.bf16.pack_b_transposed = pack_b_transposed_rounded;
     k->gemm.peak_f32 = peak_f32;

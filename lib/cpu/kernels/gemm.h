@@ -22,7 +22,8 @@
 
 #define LLM_GEMM_PANEL 16
 
-/* One product. `a`: panels, or where the struct llm_gemm says `direct`, plain rows with `lda` elements from one to the next. */
+/* One product. `a`: panels, or where the struct llm_gemm says `direct` or `rounds`, plain floats: rows with `lda` elements from one to the next, or,
+ * `transposed`, columns of so many: element (row, i) is a[i · lda + row]. */
 struct llm_gemm_job {
     const void *a;
     int64_t lda;
@@ -32,7 +33,8 @@ struct llm_gemm_job {
     int64_t ldc;
     const float *bias; /* [n] or NULL: added last */
     bool add;          /* c += the sum from zero; else c = the sum */
-    bool round;        /* `a` is plain rows, which are rounded to BF16 first (llm_gemm.rounds) */
+    bool round;        /* `a` is plain floats, which are rounded to BF16 first (llm_gemm.rounds) */
+    bool transposed;
 };
 
 /* A gradient, one of whose sides has few lines: c[line · of_line + column · of_column] += Σ narrow[t][line] · wide[t][column] over the tokens of one
@@ -49,11 +51,11 @@ struct llm_gemm_narrow_job {
 struct llm_gemm {
     int k_unit;
     int element;       /* bytes of an element in a panel */
-    bool direct;       /* a may be plain rows of floats */
-    bool rounds;       /* a may be plain rows of floats that the product rounds, which is worth it for few columns */
+    bool direct;       /* a may be plain floats */
+    bool rounds;       /* a may be plain floats that the product rounds, which is worth it for few columns, and for transposed ones */
     /* One panel of a: rows (at most 16) of k floats, ldx elements from one to the next. Panel rows from `rows` on are not written. */
     void (*pack_a)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel);
-    /* As pack_a, from the transposed matrix: element (row, i) is x[i · ldx + row]. */
+    /* As pack_a, from the transposed matrix: element (row, i) is x[i · ldx + row]. NULL: it may be plain. */
     void (*pack_a_transposed)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel);
     /* One panel of b from n rows of w (at most 16; the other columns become zero): element (i, column) is w[column · ldw + i]. */
     void (*pack_b)(const float *w, int64_t ldw, int64_t n, int64_t k, void *panel);

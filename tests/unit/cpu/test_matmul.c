@@ -95,10 +95,10 @@ static void test_dx(void **state)
 static void test_dw(void **state)
 {
     static const int64_t cases[][4] = {{1, 1, 1, 1}, {6, 3, 5, 7}, {40, 40, 33, 17}, {600, 300, 31, 50}, {130, 130, 64, 100}, {514, 257, 40, 48},
-                                       {407, 11, 150, 70}}; /* the last: short rows */
+                                       {70, 70, 210, 400}, {407, 11, 150, 70}}; /* several pieces of rows and columns; short rows */
     (void)state;
     FOR_EACH_ISA(isa)
-        for (int s = 0; s < 7; s++)
+        for (size_t s = 0; s < sizeof cases / sizeof *cases; s++)
             for (int c = 0; c < 3; c++) {
                 int64_t m = cases[s][0], row_len = cases[s][1], n = cases[s][2], k = cases[s][3];
                 float *dy = noisy((size_t)(m * n), 1), *x = noisy((size_t)(m * k), 2), *dw = noisy((size_t)(n * k), 3);
@@ -169,7 +169,7 @@ static void test_narrow(void **state)
 static void test_panels(void **state)
 {
     static const int64_t cases[][4] = {{1, 1, 1, 1}, {6, 3, 5, 7}, {40, 40, 33, 17}, {600, 300, 31, 50}, {130, 65, 64, 100}, {514, 257, 40, 48},
-                                       {407, 11, 150, 70}}; /* the last: short rows */
+                                       {70, 70, 210, 400}, {407, 11, 150, 70}}; /* several pieces of rows and columns; short rows */
     (void)state;
     FOR_EACH_ISA(isa)
         for (int s = 0; s < 7; s++) {
