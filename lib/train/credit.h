@@ -18,7 +18,7 @@ struct llm_credit {
 struct llm_credit_report {
     int64_t completions;
     double kl;                          /* mean over completions of the sum of k1 over their tokens; 0 without kl_coef */
-    double reward;                      /* mean of the completions' rewards, without the KL */
+    double reward;                      /* mean of the completions' rewards less what the KL takes */
 };
 /* Sets the columns of advantages and of the values' targets. Tokens whose loss mask is 0 are no steps of time: their rewards belong to the token
  * before them that counts. 0 or -1. */

@@ -11,10 +11,12 @@ struct llm_group_stats llm_group_stats(const double *reward, int64_t n)
     return (struct llm_group_stats){mean, n > 1 ? sqrt(squares / (double)(n - 1)) : 0};
 }
 
-void llm_advantage_group(const double *reward, int64_t n, bool scaled, double *advantage)
+double llm_advantage_group(const double *reward, int64_t n, bool scaled, double *advantage)
 {
     struct llm_group_stats s = llm_group_stats(reward, n);
-    for (int64_t i = 0; i < n; i++) advantage[i] = (reward[i] - s.mean) / (scaled ? s.deviation + 1e-4 : 1);
+    const double unit = scaled ? s.deviation + 1e-4 : 1;
+    for (int64_t i = 0; i < n; i++) advantage[i] = (reward[i] - s.mean) / unit;
+    return 1 / unit;
 }
 
 void llm_advantage_leave_one_out(const double *reward, int64_t n, double *advantage)

@@ -10,8 +10,9 @@
 /* Rewards of one group, the completions of one prompt: mean, and deviation by n - 1 (0 for n = 1). */
 struct llm_group_stats { double mean, deviation; };
 struct llm_group_stats llm_group_stats(const double *reward, int64_t n);
-/* GRPO: A = r - mean, divided by deviation + 1e-4 if `scaled` (Shao et al. 2024; without: Liu et al. 2025). */
-void llm_advantage_group(const double *reward, int64_t n, bool scaled, double *advantage);
+/* GRPO: A = r - mean, divided by deviation + 1e-4 if `scaled` (Shao et al. 2024; without: Liu et al. 2025). Returns dA / dr where mean and deviation
+ * stay. */
+double llm_advantage_group(const double *reward, int64_t n, bool scaled, double *advantage);
 /* RLOO: A = r - the mean of the others of its group (Kool et al. 2019). n ≥ 2. */
 void llm_advantage_leave_one_out(const double *reward, int64_t n, double *advantage);
 

@@ -249,8 +249,10 @@ static int64_t group_of(const struct rollouts *all, size_t at, int64_t group, st
 /* Numbers per token of a record, one column after the other. */
 enum { OWN_COLUMNS = 6 };
 
-/* Advantages of tokens: the completion's; if rewards are the tokens' own, what is still to come in place of the whole. */
-static int add_record(struct llm_lines *l, const struct rollout *r, double advantage, double deviation, double reward, struct llm_err *e)
+/* Advantages of tokens: the completion's; if rewards are the tokens' own, what is still to come in place of the whole. `scale`: the advantage of a
+ * reward of 1. */
+static int add_record(struct llm_lines *l, const struct rollout *r, double advantage, double scale, double deviation, double reward,
+                      struct llm_err *e)
 {
     int64_t n = r->prompt + r->reply;
     bool masked = r->cut && llm_option_word(l->o, "truncated") == 1;
@@ -262,7 +264,7 @@ static int add_record(struct llm_lines *l, const struct rollout *r, double advan
     for (int64_t i = 0; columns && i < r->reply; i++) {
         float *of = columns + r->prompt + i;
         mask[r->prompt + i] = !masked && (!r->mask || r->mask[i]);
-        of[0] = (float)(advantage - passed);
+        of[0] = (float)(advantage - scale * passed);
         of[n] = of[3 * n] = r->log_probs[i];
         if (r->rewards) passed += r->rewards[i];
         of[2 * n] = (float)(r->rewards ? r->rewards[i] : 0);
@@ -281,7 +283,7 @@ static int add_record(struct llm_lines *l, const struct rollout *r, double advan
 
 static int add_groups(struct llm_lines *l, const struct rollouts *all, llm_rollout_advantages *advantages, struct llm_err *e)
 {
-    double *reward = llm_alloc(2 * all->n, sizeof *reward, "rewards", e), *advantage = reward + all->n;
+    double *reward = llm_alloc(3 * all->n, sizeof *reward, "rewards", e), *advantage = reward + all->n, *scale = advantage + all->n;
     const double penalty = llm_option_real(l->o, "truncated-penalty");
     if (!reward) return -1;
     for (size_t i = 0; i < all->n; i++) reward[i] = all->v[i].reward - (all->v[i].cut ? penalty : 0);
@@ -290,10 +292,13 @@ static int add_groups(struct llm_lines *l, const struct rollouts *all, llm_rollo
     size_t at = 0;
     for (int64_t group = 0; group < all->groups && status == 0; group++) {
         int64_t n = group_of(all, at, group, e);
-        if (n < 0 || advantages(l->o, reward + at, n, whole.mean, advantage + at, e) < 0) status = n < 0 ? -1 : llm_in(e, "group %" PRId64, group);
-        else at += (size_t)n;
+        double of_one = 0;
+        if (n < 0 || advantages(l->o, reward + at, n, whole.mean, advantage + at, &of_one, e) < 0) {
+            status = n < 0 ? -1 : llm_in(e, "group %" PRId64, group);
+        }
+        for (int64_t i = 0; i < n && status == 0; i++) scale[at++] = of_one;
     }
-    for (size_t i = 0; i < all->n && status == 0; i++) status = add_record(l, &all->v[i], advantage[i], whole.deviation, reward[i], e);
+    for (size_t i = 0; i < all->n && status == 0; i++) status = add_record(l, &all->v[i], advantage[i], scale[i], whole.deviation, reward[i], e);
     free(reward);
     return status;
 }

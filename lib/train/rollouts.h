@@ -17,9 +17,9 @@ enum llm_rollout_column {
 };
 extern const struct llm_column llm_rollout_columns[];
 
-/* Advantages of one group: the completions of one prompt. 0 or -1. */
+/* Advantages of one group: the completions of one prompt. *scale: how much of an advantage a reward of 1 is. 0 or -1. */
 typedef int llm_rollout_advantages(const struct llm_train_options *o, const double *reward, int64_t n, double mean_of_all, double *advantage,
-                                   struct llm_err *e);
+                                   double *scale, struct llm_err *e);
 /* llm_objective.record: keeps a line until all of its group is there. */
 int llm_rollouts_record(struct llm_lines *l, const json_t *line, struct llm_err *e);
 /* llm_objective.recorded: refuses an input in which completions are missing. Adds a record for each completion, in the order of groups and

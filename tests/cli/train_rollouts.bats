@@ -62,6 +62,28 @@ learn() { llm-train -q -b 16 --accumulate 4 --lr 1e-2 "$@" -; }
     cmp p.llm "$F/policy.llm"
 }
 
+@test "what is to come of a completion is in the units of its advantage: rewards a thousand times as large change nothing" {
+    rollouts p.llm --samples 16 | jq -c 'del(.reward) | .rewards = [.ids[] | if . == 101 then 1 / 12 else 0 end]' > r
+    for factor in 1 1000; do
+        cp "$F/policy.llm" p.llm
+        jq -c ".rewards |= map(. * $factor)" r | learn --objective grpo --resume p.llm --log $factor.log
+    done
+    jq -se '(.[0].loss / .[1].loss - 1 | fabs) < .02 and (.[0].grad_norm / .[1].grad_norm - 1 | fabs) < .02' 1.log 1000.log
+}
+
+@test "rewards of masked completions count in the means, whatever --kl-in" {
+    rollouts p.llm --samples 16 | jq -c '.finish_reason = if .sample % 2 > 0 then "stop" else "length" end' > r
+    for objective in reinforce grpo; do
+        for kl in loss reward; do
+            cp "$F/policy.llm" p.llm
+            learn --objective $objective --truncated mask --reference "$F/policy.llm" --kl-coef 1e-12 --kl-in $kl --resume p.llm --log $kl.log < r
+        done
+        jq -se '.[0].truncated > .1 and (.[0].loss - .[1].loss | fabs) < 1e-6' loss.log reward.log
+        jq -se '(.[0].grad_norm / .[1].grad_norm - 1 | fabs) < 1e-5' loss.log reward.log
+        rm loss.log reward.log
+    done
+}
+
 # refused STATUS TEXT OPTION... < rollouts: status, one line of message with TEXT, the policy as it was
 refused() {
     cp "$F/policy.llm" p.llm

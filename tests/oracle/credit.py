@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Advantages of rollouts in double, from the formulas of TRL's PPOTrainer (rewards less the KL of each token, generalised advantage estimation,
-masked_whiten) and RLOOTrainer, the losses of values, and the adaptive coefficient of a KL (Ziegler et al. 2019): tests/golden/credit.tsv.
-Hard cases: completions of one token, tokens that do not count at any place, all rewards equal, gamma and lambda 0 and 1."""
+masked_whiten), RLOOTrainer and GRPOTrainer, the losses of values, and the adaptive coefficient of a KL (Ziegler et al. 2019): tests/golden/credit.tsv.
+Hard cases: completions of one token, tokens that do not count at any place, completions without a token that counts, all rewards equal, gamma and
+lambda 0 and 1."""
 import math
 import numpy as np
 
@@ -22,19 +23,20 @@ def gae(reward, value, gamma, lam):
     return out
 
 
-def batch(name, lengths, gamma, lam, white, coef, kind, equal=False, masks=True):
+def batch(name, lengths, gamma, lam, white, coef, kind, equal=False, masks=True, cut=()):
     groups, completions = [g for g, n in enumerate(lengths) for _ in n], [n for group in lengths for n in group]
     data = []
     for n in completions:
         mask = rng.random(n) > .3 if masks and n > 1 else np.ones(n, bool)
-        mask[rng.integers(n)] = True
+        mask[rng.integers(n)] = len(data) not in cut
+        mask &= len(data) not in cut
         logprob, value = f32(-rng.exponential(1.5, n)), f32(rng.normal(0, 1, n))
         reward = f32(np.where(rng.random(n) > .6, rng.normal(0, 1, n), 0))
         if equal:
             reward, value = np.zeros(n), np.zeros(n)
             reward[-1] = 1
         data.append((mask, logprob, f32(logprob + rng.normal(0, .3, n)), value, reward))
-    steps = []
+    steps, totals, before = [], [], []
     for mask, logprob, reference, value, reward in data:
         taken = np.flatnonzero(mask)
         own = [reward[t] - coef * estimate(reference[t] - logprob[t], kind) for t in taken]
@@ -42,21 +44,24 @@ def batch(name, lengths, gamma, lam, white, coef, kind, equal=False, masks=True)
             if not mask[t] and (taken < t).any():
                 own[np.flatnonzero(taken < t)[-1]] += reward[t]
         steps.append((taken, np.array(own)))
+        before.append(reward[: taken[0] if len(taken) else len(mask)].sum())
+        totals.append(before[-1] + sum(own))
     if name == "gae":
         advantages = [gae(own, data[i][3][taken], gamma, lam) for i, (taken, own) in enumerate(steps)]
     else:
-        advantages, totals = [], [own.sum() for _, own in steps]
+        advantages = []
         for i, (_, own) in enumerate(steps):
+            group = [totals[j] for j in range(len(totals)) if groups[j] == groups[i]]
             mates = [totals[j] for j in range(len(totals)) if groups[j] == groups[i] and j != i]
-            advantages.append(totals[i] - np.mean(mates) - (np.cumsum(own) - own))
+            gain = totals[i] - np.mean(group if name == "grpo" else mates) - before[i] - (np.cumsum(own) - own)
+            advantages.append(gain / (np.std(group, ddof=1) + 1e-4) if name == "grpo" else gain)
     returns = [a + data[i][3][steps[i][0]] for i, a in enumerate(advantages)]
     kl = np.mean([sum(d[1][t] - d[2][t] for t in s[0]) for d, s in zip(data, steps)]) if coef else 0
-    plain = np.mean([d[4].sum() for d in data])
     if white:
         every = np.concatenate(advantages)
         mean, var = every.mean(), every.var(ddof=1)
         advantages = [(a - mean) / math.sqrt(var + 1e-8) for a in advantages]
-    print("batch", name, len(data), gamma, lam, int(white), coef, kind, repr(float(kl)), repr(float(plain)), sep="\t")
+    print("batch", name, len(data), gamma, lam, int(white), coef, kind, repr(float(kl)), repr(float(np.mean(totals))), sep="\t")
     for (mask, logprob, reference, value, reward), (taken, _), a, r, g in zip(data, steps, advantages, returns, groups):
         print("completion", len(mask), g, sep="\t")
         for t in range(len(mask)):
@@ -72,6 +77,9 @@ for gamma, lam in ((1, .95), (1, 1), (1, 0), (.9, .5), (0, .95)):
 batch("gae", [[4, 4], [4, 4]], 1, .95, True, 0, "k1", equal=True, masks=False)
 for coef, kind in ((0, "k1"), (.05, "k1"), (1.5, "k3")):
     batch("rloo", [[5, 1, 7], [9, 12], [1, 1, 2, 3]], 1, 1, False, coef, kind)
+for coef, kind in ((0, "k1"), (.05, "k1"), (1.5, "k3")):
+    batch("grpo", [[5, 1, 7], [9, 12], [1, 1, 2, 3]], 1, 1, False, coef, kind, cut=(1, 4))
+    batch("rloo", [[5, 2, 7], [9, 12]], 1, 1, False, coef, kind, cut=(0, 3))
 for value, old, target, clip in ((1, .5, 2, .2), (1, .5, .2, .2), (.6, .5, 2, .2), (-3, -3, 1, .2), (1, .5, .9, .2), (1, .5, 2, 0), (0, 0, 0, .2), (2, .5, 1, .2)):
     bounded = min(max(value, old - clip), old + clip) if clip else value
     loss = .5 * max((value - target) ** 2, (bounded - target) ** 2)

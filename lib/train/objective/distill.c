@@ -153,10 +153,12 @@ static int record(struct llm_lines *l, const json_t *line, struct llm_err *e)
     return llm_taught_record(l, line, TAUGHT, beta >= 1 ? "reverse KL (--jsd-beta 1)" : beta > 0 ? "JSD (--jsd-beta)" : NULL, e);
 }
 
-static int no_advantages(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, struct llm_err *e)
+static int no_advantages(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, double *scale,
+                         struct llm_err *e)
 {
     (void)o, (void)reward, (void)mean, (void)e;
     for (int64_t i = 0; i < n; i++) advantage[i] = 0;
+    *scale = 0;
     return 0;
 }
 

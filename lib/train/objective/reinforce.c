@@ -123,11 +123,12 @@ static void destroy(struct llm_task *t)
 
 /* ---- data ---- */
 
-static int group_advantages(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, struct llm_err *e)
+static int group_advantages(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, double *scale,
+                            struct llm_err *e)
 {
     (void)mean;
     if (n < 2) return llm_fail(e, EX_DATAERR, "expected at least 2 completions of a prompt (--samples) to compare, found %lld", (long long)n);
-    llm_advantage_group(reward, n, llm_option_word(o, "grpo-scale") == 0, advantage);
+    *scale = llm_advantage_group(reward, n, llm_option_word(o, "grpo-scale") == 0, advantage);
     return 0;
 }
 
@@ -136,9 +137,11 @@ static int grpo_recorded(struct llm_lines *l, struct llm_err *e, bool failed)
     return llm_rollouts_recorded(l, group_advantages, e, failed);
 }
 
-static int baseline_advantages(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, struct llm_err *e)
+static int baseline_advantages(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, double *scale,
+                               struct llm_err *e)
 {
     int baseline = is(o, "reinforce") ? llm_option_word(o, "baseline") : BASELINE_NONE;
+    *scale = 1;
     if (baseline == BASELINE_RLOO && n < 2) {
         return llm_fail(e, EX_DATAERR, "--baseline rloo: expected at least 2 completions of a prompt (--samples), found %lld", (long long)n);
     }
@@ -209,7 +212,7 @@ static int begin(struct llm_task *t, struct llm_records *records, struct llm_err
         t->next_state[STATE_KL_COEF] = llm_kl_adapt(credit.kl_coef, report.kl, target, llm_option_real(o, "kl-horizon"), report.completions);
     }
     if (!exponential(o)) return 0;
-    double decay = llm_option_real(o, "baseline-decay"), reward = report.reward - credit.kl_coef * report.kl;
+    double decay = llm_option_real(o, "baseline-decay"), reward = report.reward;
     bool known = isfinite(t->state[STATE_BASELINE]);
     own->baseline = known ? t->state[STATE_BASELINE] : reward; /* the first completions have only themselves */
     shift(records, own->baseline);

@@ -21,10 +21,20 @@ static void same(double found, double wanted, int line, const char *what)
     near_what(text, found, wanted, fabs(wanted) > 1 ? 1e-6 : 0, fabs(wanted) > 1 ? 0 : 1e-6);
 }
 
-static int leave_one_out(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, struct llm_err *e)
+static int leave_one_out(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, double *scale,
+                         struct llm_err *e)
 {
     (void)o, (void)mean, (void)e;
     llm_advantage_leave_one_out(reward, n, advantage);
+    *scale = 1;
+    return 0;
+}
+
+static int group(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, double *scale,
+                 struct llm_err *e)
+{
+    (void)o, (void)mean, (void)e;
+    *scale = llm_advantage_group(reward, n, true, advantage);
     return 0;
 }
 
@@ -73,7 +83,7 @@ static void check_batch(FILE *f, const char *text, int *line)
     double kl, reward;
     assert_int_equal(sscanf(text, "batch %9s %d %lf %lf %d %lf %9s %lf %lf", how, &n, &c.gamma, &c.lambda, &white, &c.kl_coef, estimator, &kl,
                             &reward), 9);
-    c.advantages = strcmp(how, "rloo") == 0 ? leave_one_out : NULL;
+    c.advantages = strcmp(how, "rloo") == 0 ? leave_one_out : strcmp(how, "grpo") == 0 ? group : NULL;
     c.whiten = white;
     c.kl = estimator[1] == '1' ? LLM_KL_K1 : estimator[1] == '2' ? LLM_KL_K2 : LLM_KL_K3;
     struct llm_records *r = llm_records_create(llm_rollout_columns, &e);
