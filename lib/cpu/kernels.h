@@ -19,9 +19,10 @@
 #include "cpu/kernels/bytes.h"       /* classes of characters */
 #include "cpu/kernels/fit.h"         /* scales of quantised blocks */
 #include "cpu/kernels/search.h"      /* products of a vector with chosen rows */
+#include "cpu/kernels/normals.h"     /* random numbers */
 
 #define LLM_KERNEL_FAMILIES(X) X(gemm) X(gemm_fours) X(gemm_narrow) X(elementwise) X(rows) X(attention) X(recurrent) X(scan) X(wkv) X(longconv) \
-    X(optim) X(bytes) X(fit) X(search)
+    X(optim) X(bytes) X(fit) X(search) X(normals)
 
 struct llm_kernels {
     const char *isa;
@@ -37,6 +38,7 @@ struct llm_kernels {
     struct llm_bytes_kernels bytes;
     struct llm_fit_kernels fit;
     struct llm_search_kernels search;
+    struct llm_normals_kernels normals;
 };
 
 extern struct llm_kernels llm_k;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "model/weights/model.h"
 
@@ -13,23 +14,17 @@ struct fill {
     double deviation;
 };
 
-/* Fills rows with the numbers of llm_rng_normal. Each block of the generator gives two: columns c and c + 1 use its channels 2c to 2c + 3. */
+/* Fills rows with the numbers of llm_rng_normal times the deviation. */
 static void normal_rows(void *arg, size_t piece, int thread)
 {
     const struct fill *f = arg;
     int64_t from = (int64_t)piece * f->run, to = from + f->run < f->rows ? from + f->run : f->rows;
     (void)thread;
     for (int64_t r = from; r < to; r++) {
-        struct llm_rng rng = llm_rng_at(f->seed, 0, LLM_RNG_INIT, f->param, (uint32_t)r, 0);
+        const struct llm_rng rng = llm_rng_at(f->seed, 0, LLM_RNG_INIT, f->param, (uint32_t)r, 0);
         float *row = f->out + r * f->cols;
-        for (int64_t c = 0; c < f->cols; c += 2) {
-            uint32_t counter[4] = {(uint32_t)(c / 2), rng.counter[0], rng.counter[1], rng.counter[2]}, u[4];
-            llm_philox(counter, rng.key, u);
-            for (int64_t i = 0; i < 2 && c + i < f->cols; i++) {
-                double radius = sqrt(-2 * log(((double)(u[2 * i] >> 8) + 1) * 0x1p-24));
-                row[c + i] = (float)((double)(float)(radius * cos(6.283185307179586 * ((double)(u[2 * i + 1] >> 8) * 0x1p-24))) * f->deviation);
-            }
-        }
+        llm_k.normals.normals(row, f->cols, rng.key, rng.counter);
+        for (int64_t c = 0; c < f->cols; c++) row[c] = (float)((double)row[c] * f->deviation);
     }
 }
 
