@@ -101,6 +101,7 @@ int llm_pair_scores_run(struct llm_pair_scores *s, struct llm_ctx *c, struct llm
     }
     if (refers && refer(s, t, pairs, &rows, nll, e) < 0) return -1;
     c->first_row *= 2;
+    c->token_weight /= 2; /* there are twice the tokens */
     struct llm_tensor *hidden = llm_task_hidden(c, t, m, &rows, &b);
     struct llm_cross_entropy loss = llm_task_loss(t, &rows, grad_scale, nll);
     loss.no_gradient = true;

@@ -69,6 +69,21 @@ setup() {
     assert_equal "$(cat one)" "$(jq -r 'select(.id == 1 or .id == "1" or .index == 0) | .text' both)"
 }
 
+@test "the routers' own losses are means: of the two texts of a pair, as of a row" {
+    # pairs of equal texts, and a student that is its own teacher, have no other gradient
+    echo 'the red cat sees the old dog' > text
+    llm-tokenize train -q --model byte --special '</s>' -o tok.json text
+    llm-train -q -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=5 -T tok.json \
+        --set router_aux_loss_coef=10 --set router_z_loss_coef=1 --set initializer_range=0.2 -l 30 -n 0 -o base.llm
+    llm-tokenize encode -T tok.json --lines --append-eos -o data.tok text text
+    printf '%s\n' '{"prompt": "the red cat ", "chosen": "sees the old dog\n", "rejected": "sees the old dog\n"}' > pair.jsonl
+    local of=(-q --init base.llm -b 1 -n 1 -l 30 --order sequential --precision f32 -o x.llm)
+    llm-train "${of[@]}" --objective distill --teacher base.llm --log distill data.tok
+    for objective in dpo reward; do llm-train "${of[@]}" --objective $objective --log $objective pair.jsonl; done
+    jq -se 'length == 3 and .[0].grad_norm > .1 and all(.[]; .router_z > 0) and (.[1].grad_norm / .[0].grad_norm - 1 | fabs) < 1e-3
+            and (.[2].grad_norm / .[0].grad_norm - 1 | fabs) < 1e-3' distill dpo reward
+}
+
 @test "mixtures that cannot be are refused by the key's name" {
     run -2 "${plain[@]}" --set num_experts_per_tok=6 -n 0 -o x.llm
     [[ $stderr$output == *num_experts_per_tok* ]]

@@ -114,6 +114,7 @@ static struct llm_tensor *both_texts(struct llm_ctx *c, struct llm_task *t, cons
     int32_t *ids = llm_op_alloc(c, 4 * tokens + 2 * n, sizeof *ids), *positions = ids + 2 * tokens, *lengths = ids + 4 * tokens;
     c->n_rows = 2 * n;
     c->first_row *= 2;
+    c->token_weight /= 2; /* there are twice the tokens */
     if (llm_ctx_failed(c)) return &c->nothing;
     memcpy(ids, rows->source, (size_t)tokens * sizeof *ids);
     memcpy(ids + tokens, rows->ids, (size_t)tokens * sizeof *ids);

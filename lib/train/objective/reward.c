@@ -85,6 +85,7 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *pai
     c->n_rows = n;
     c->row_len = rows.row_len;
     c->first_row *= 2;
+    c->token_weight /= 2; /* there are twice the tokens */
     struct llm_batch b = llm_rows_batch(t, &rows);
     b.lengths = m->config.bidirectional ? lengths : NULL;
     struct llm_tensor *pooled = llm_model_pool(c, m, llm_model_forward(c, m, &b), b.ids, lengths, n);
