@@ -27,6 +27,7 @@ struct block {
     const float *a;    /* element (row, i) is a[row · stride + i]; of a transposed matrix a[i · ROWS + row] */
     int64_t stride;
     int64_t from, length;
+    int64_t ahead;     /* from the block's first k to the one from which a tile asks for lines of b (a k of a panel is one) now and then; 0: none */
     bool load;         /* c += sum, else c = sum; then + bias */
     const float *bias; /* NULL: none */
     const float *ask;  /* where two of the next rows of a begin, or the next rows of a quarter of k of a transposed matrix, which are copied soon: a
@@ -123,6 +124,7 @@ INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t ro
     }
     for (; i + STEPS <= t->length; i += STEPS, b += STEPS * PANEL) {
         if (t->ask) ask(g, t, i, transposed);
+        for (int v = 0; v < panels && t->ahead; v++) __builtin_prefetch(b + v * panel + (t->ahead + i / STEPS - i) * PANEL, 0, 2);
         LLM_UNROLL
         for (int s = 0; s < STEPS; s++) step(t->a + (i + s) * next, stride, b + s * PANEL, panel, rows, panels, transposed, sum);
     }
@@ -220,6 +222,8 @@ INLINE void multiply_layout(const struct llm_gemm_job *g, const bool transposed)
             rows = rows_of_tile(g->m - row);
             if (transposed) take_columns(g, &t, row, rows, copy);
             else take_rows(g, &t, row, rows, copy);
+            const int64_t left = (g->m - row - rows) / ROWS; /* the last tiles ask for the next block of b */
+            t.ahead = t.from + t.length < g->k && left < STEPS ? K_BLOCK + left * K_BLOCK / STEPS : 0;
             const float *next = (const float *)g->a + (transposed ? t.from * g->lda + row + rows : (row + rows) * g->lda + t.from);
             for (int64_t column = 0, tiles = 0; column < g->n; tiles++) {
                 const int64_t r = 2 * tiles, from = t.length / 4 * tiles;
