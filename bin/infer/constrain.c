@@ -177,8 +177,12 @@ int constraints_open(struct session *s, struct llm_err *e)
 static int response_schema(const json_t **v, struct llm_err *e)
 {
     const char *type = json_string_value(json_object_get(*v, "type"));
-    const json_t *schema = json_object_get(*v, "json_schema");
-    if (type && strcmp(type, "json_schema") == 0) *v = json_object_get(schema, "schema") ? json_object_get(schema, "schema") : schema;
+    const json_t *form = json_object_get(*v, "json_schema"), *schema = json_object_get(form, "schema");
+    if (type && strcmp(type, "json_schema") == 0) {
+        if (!form || (!schema && json_object_get(form, "name"))) /* a name is no keyword: the schema itself is missing, and all would be allowed */
+            return llm_fail(e, EX_DATAERR, "expected \"json_schema\": {\"schema\": …}");
+        *v = schema ? schema : form;
+    }
     else if (type && strcmp(type, "json_object") == 0) *v = json_object_get(*v, "schema");
     else if (!type || strcmp(type, "text") != 0) type = NULL;
     if (!type) return llm_fail(e, EX_DATAERR, "expected \"type\": \"text\", \"json_object\" or \"json_schema\"");
