@@ -94,6 +94,9 @@ setup() {
     echo '{"properties": {"a": {"uniqueItems": true}}}' > unique.json
     run -65 --separate-stderr llm-infer -m "$M" --json-schema unique.json x
     [[ $stderr == "llm-infer: unique.json: uniqueItems is not supported" && -z $output ]]
+    echo '{"properties": {"x": {"not": {"type": "array", "items": {"type": "object", "propertyNames": {"pattern": "^a"}}}}}, "required": ["x"]}' > not.json
+    run -65 --separate-stderr llm-infer -m "$M" --json-schema not.json x
+    [[ $stderr == "llm-infer: not.json: propertyNames within not, oneOf or if is not supported" && -z $output ]]
     echo '{"pattern": "a\\b"}' > pattern.json
     run -65 --separate-stderr llm-infer -m "$M" --json-schema pattern.json x
     [[ $stderr == "llm-infer: pattern.json: pattern 'a\\b': character 4: word boundaries are not supported" ]]

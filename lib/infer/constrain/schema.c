@@ -170,15 +170,14 @@ static bool can_complete(struct llm_schema *s, const struct llm_atom *a, const s
     return a->max == LLM_SCHEMA_ALWAYS || wanted <= a->max - at;
 }
 
-/* Values of a member, each with what follows: alone, or satisfying one of LLM_C_SOME. */
+/* Values of a member, each with what follows, for every set of LLM_C_SOME that it satisfies. */
 static void choose_member(struct llm_schema *s, struct choices *all, llm_term key, uint32_t node, uint32_t some, struct llm_place p,
                           const struct llm_atom *a, const struct llm_shape *x, uint32_t *words)
 {
     const uint32_t before = words[0];
     llm_term colon = llm_term_byte(s->t, ':');
-    for (uint32_t k = 0; k <= x->n_some; k++) {
-        uint32_t with = k == 0 ? 0 : 1u << (k - 1);
-        if (k > 0 && (!(some & with) || before & with)) continue;
+    for (uint32_t with = 0; with < 1u << x->n_some; with++) {
+        if (with & ~(some & ~before)) continue;
         words[0] = before | with;
         if (!can_complete(s, a, x, p.at, words)) continue;
         llm_term value = value_term(s, llm_schema_with(s, node, x, with));
@@ -303,16 +302,39 @@ static void make_terms(struct llm_schema *s)
     s->object_kind = llm_terms_kind(s->t, expand_object, s);
 }
 
-/* Every combination that can come up is brought to its normal form, so that what is not supported is found before the first token. */
+/* Makes the nodes of what may satisfy one of an array's LLM_C_CONTAINS, and of what may not. */
+static void make_items(struct llm_schema *s, struct llm_atom *a)
+{
+    const struct array x = array_of(s, a);
+    for (uint32_t i = 0; i <= x.prefix && i < x.room; i++)
+        for (uint32_t k = 0; k < x.n_contains; k++) {
+            if (i < x.contains[k]->at) continue;
+            (void)llm_schema_item(s, a, i, 1u << k, 0);
+            if (x.contains[k]->max != LLM_SCHEMA_ALWAYS) (void)llm_schema_item(s, a, i, 0, 1u << k);
+        }
+}
+
+/* The same of an object's LLM_C_SOME. */
+static void make_members(struct llm_schema *s, struct llm_atom *a)
+{
+    const struct llm_shape *x = llm_schema_shape(s, a);
+    for (uint32_t k = 0; x && k < x->n_some; k++) {
+        for (size_t i = 0; i < x->n_members; i++)
+            if (x->members[i].some >> k & 1) (void)llm_schema_with(s, x->members[i].node, x, 1u << k);
+        for (size_t i = 0; i < x->n_cells; i++)
+            if (x->cells[i].some >> k & 1) (void)llm_schema_with(s, x->cells[i].node, x, 1u << k);
+    }
+}
+
+/* Every schema that can come up is brought to its normal form, so that what is not supported is found before the first token. */
 static int form_all(struct llm_schema *s, uint32_t root)
 {
     (void)llm_schema_possible(s, root);
     for (uint32_t i = 0; i < s->n_nodes && !llm_schema_failed(s); i++) {
         (void)llm_schema_form(s, i);
         for (size_t k = 0; k < s->nodes[i].n_atoms && !s->err.status; k++) {
-            struct llm_atom *a = &s->nodes[i].atoms[k];
-            if (a->type == LLM_J_OBJECT) (void)llm_schema_shape(s, a);
-            if (a->type == LLM_J_ARRAY) (void)array_of(s, a);
+            if (s->nodes[i].atoms[k].type == LLM_J_OBJECT) make_members(s, &s->nodes[i].atoms[k]);
+            if (s->nodes[i].atoms[k].type == LLM_J_ARRAY) make_items(s, &s->nodes[i].atoms[k]);
         }
     }
     return llm_schema_failed(s) ? -1 : 0;

@@ -51,6 +51,9 @@ static const struct { const char *schema, *yes[7], *no[7]; } schemas[] = {
      {"[1,1]", "[2,1,3,1,1]"}, {"[1]", "[]", "[1,1,1,1]", "[2,1,3]"}},
     {"{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}],\"type\":\"object\"}",
      {"{\"a\":1}", "{\"c\":1,\"b\":2}"}, {"{\"a\":1,\"b\":2}", "{}"}},
+    {"{\"type\":\"object\",\"allOf\":[{\"not\":{\"properties\":{\"a\":true},\"additionalProperties\":false}},"
+     "{\"not\":{\"properties\":{\"b\":true},\"additionalProperties\":{\"type\":\"null\"}}}]}",
+     {"{\"c\":1}", "{\"c\":null,\"d\":1}", "{\"a\":1,\"b\":1}"}, {"{\"a\":1}", "{\"b\":1}", "{\"c\":null}", "{}"}},
     {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", {"1", "2.5"}, {"3", "3.00", "1.5"}},
     {"{\"allOf\":[{\"properties\":{\"a\":{\"minimum\":1}}},{\"properties\":{\"a\":{\"maximum\":3}},\"required\":[\"a\"]}],\"type\":\"object\"}",
      {"{\"a\":1}", "{\"a\":3,\"b\":0}"}, {"{\"a\":0}", "{\"a\":4}", "{}"}},
