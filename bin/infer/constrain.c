@@ -179,11 +179,11 @@ static int response_schema(const json_t **v, struct llm_err *e)
     const char *type = json_string_value(json_object_get(*v, "type"));
     const json_t *form = json_object_get(*v, "json_schema"), *schema = json_object_get(form, "schema");
     if (type && strcmp(type, "json_schema") == 0) {
-        if (!form || (!schema && json_object_get(form, "name"))) /* a name is no keyword: the schema itself is missing, and all would be allowed */
-            return llm_fail(e, EX_DATAERR, "expected \"json_schema\": {\"schema\": …}");
+        const bool described = json_object_get(form, "name") || json_object_get(form, "strict") || json_object_size(form) == 0;
+        if (!form || (!schema && described)) /* these are no keywords: the schema itself is missing, and all would be allowed */
+            return llm_fail(e, EX_DATAERR, "expected \"json_schema\": {\"schema\": …}, found none");
         *v = schema ? schema : form;
-    }
-    else if (type && strcmp(type, "json_object") == 0) *v = json_object_get(*v, "schema");
+    } else if (type && strcmp(type, "json_object") == 0) *v = json_object_get(*v, "schema");
     else if (!type || strcmp(type, "text") != 0) type = NULL;
     if (!type) return llm_fail(e, EX_DATAERR, "expected \"type\": \"text\", \"json_object\" or \"json_schema\"");
     return strcmp(type, "text") == 0;

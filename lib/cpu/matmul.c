@@ -389,7 +389,7 @@ static bool is_narrow(const struct gradient *p, int64_t longest)
  * caches hold, and few rows; few enough of both for many threads to have as much to do. */
 static void size_pieces(struct gradient *p, bool plain)
 {
-    enum { COLUMNS = 384, LEAST_ROWS = 48, PIECES = 16 };
+    enum { COLUMNS = 384, LEAST_COLUMNS = 96, LEAST_ROWS = 48, PIECES = 16 };
     const int64_t across = (p->k + COLUMNS - 1) / COLUMNS;
     if (!plain) {
         p->rows = ROW_BLOCK;
@@ -399,6 +399,9 @@ static void size_pieces(struct gradient *p, bool plain)
     p->columns = panels_of((p->k + across - 1) / across) * LLM_GEMM_PANEL;
     p->rows = 4 * LEAST_ROWS;
     while (p->rows > LEAST_ROWS && across * ((p->n + p->rows - 1) / p->rows) < PIECES) p->rows /= 2;
+    const int64_t down = (p->n + p->rows - 1) / p->rows;
+    while (p->columns > LEAST_COLUMNS && down * ((p->k + p->columns - 1) / p->columns) < PIECES)
+        p->columns = panels_of(p->columns / 2) * LLM_GEMM_PANEL;
 }
 
 static int gradient_run(struct gradient *p, int64_t blocks, int64_t longest, struct llm_err *e)

@@ -21,7 +21,7 @@ struct llm_credit_report {
     double reward;                      /* mean of the completions' rewards less what the KL takes */
 };
 /* Sets the columns of advantages and of the values' targets. Tokens whose loss mask is 0 are no steps of time: their rewards belong to the token
- * before them that counts. 0 or -1. */
+ * before them that counts, or, where there is none, to the completion's reward alone. 0 or -1. */
 int llm_credit_assign(struct llm_records *r, const struct llm_credit *c, struct llm_credit_report *report, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -27,11 +27,12 @@ struct block {
     const float *a;    /* element (row, i) is a[row · stride + i]; of a transposed matrix a[i · ROWS + row] */
     int64_t stride;
     int64_t from, length;
-    int64_t ahead;     /* from the block's first k to the one from which a tile asks for lines of b (a k of a panel is one) now and then; 0: none */
+    int64_t ahead;     /* distance in k, from the block's first, of the lines of b that a tile prefetches, one of each panel for each STEPS of k
+                        * (a k of a panel is a line); 0: none */
     bool load;         /* c += sum, else c = sum; then + bias */
     const float *bias; /* NULL: none */
-    const float *ask;  /* where two of the next rows of a begin, or the next rows of a quarter of k of a transposed matrix, which are copied soon: a
-                        * tile asks for a line of them now and then; NULL: none */
+    const float *ask;  /* what a tile prefetches of a, since it is copied soon: the first of two rows; of a transposed matrix the next tile's rows at
+                        * the first k of a quarter of the block; NULL: nothing */
 };
 
 static inline V same(V x) { return x; }
@@ -91,7 +92,7 @@ INLINE void step(const float *a, int64_t stride, const float *b, int64_t panel, 
                  V sum[ROWS][MAX_PANELS * VECTORS])
 {
     V w[MAX_PANELS * VECTORS];
-    if (transposed) __asm__ volatile("" : "+r"(a));
+    if (transposed) __asm__ volatile("" : "+r"(a)); /* GCC would load numbers of several steps first, and keep sums on the stack */
     LLM_UNROLL
     for (int v = 0; v < panels * VECTORS; v++) w[v] = v_in_register(v_load(b + v / VECTORS * panel + v % VECTORS * VN));
     LLM_UNROLL
@@ -196,12 +197,13 @@ static void take_rows(const struct llm_gemm_job *g, struct block *t, int64_t row
     }
 }
 
-/* The same of a transposed matrix, always a copy: as many whole vectors for each i as have the rows, of which the next i overwrites what is too
- * much. */
+/* Copies `rows` columns of a transposed matrix: copy[i · ROWS + r]. Whole vectors are stored; what they write beyond `rows` is overwritten by the
+ * next i, and after the last i goes to the spare floats of the copy. */
 static void take_columns(const struct llm_gemm_job *g, struct block *t, int64_t row, int rows, float *copy)
 {
     const float *a = (const float *)g->a + t->from * g->lda + row;
     t->a = copy;
+    t->stride = ROWS;
     for (int64_t i = 0; i < t->length; i++, a += g->lda, copy += ROWS)
         for (int r = 0; r < rows; r += VN) {
             V x = some(a + r, rows - r);
@@ -222,8 +224,8 @@ INLINE void multiply_layout(const struct llm_gemm_job *g, const bool transposed)
             rows = rows_of_tile(g->m - row);
             if (transposed) take_columns(g, &t, row, rows, copy);
             else take_rows(g, &t, row, rows, copy);
-            const int64_t left = (g->m - row - rows) / ROWS; /* the last tiles ask for the next block of b */
-            t.ahead = t.from + t.length < g->k && left < STEPS ? K_BLOCK + left * K_BLOCK / STEPS : 0;
+            const int64_t left = (g->m - row - rows + ROWS - 1) / ROWS, soon = K_BLOCK + left * K_BLOCK / STEPS;
+            t.ahead = left < STEPS && t.from + soon + K_BLOCK / STEPS <= g->k ? soon : 0; /* the last tiles prefetch the next block of b */
             const float *next = (const float *)g->a + (transposed ? t.from * g->lda + row + rows : (row + rows) * g->lda + t.from);
             for (int64_t column = 0, tiles = 0; column < g->n; tiles++) {
                 const int64_t r = 2 * tiles, from = t.length / 4 * tiles;

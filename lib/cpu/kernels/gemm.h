@@ -55,7 +55,8 @@ struct llm_gemm {
     bool rounds;       /* a may be plain floats that the product rounds, which is worth it for few columns, and for transposed ones */
     /* One panel of a: rows (at most 16) of k floats, ldx elements from one to the next. Panel rows from `rows` on are not written. */
     void (*pack_a)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel);
-    /* As pack_a, from the transposed matrix: element (row, i) is x[i · ldx + row]. NULL: it may be plain. */
+    /* As pack_a, from the transposed matrix: element (row, i) is x[i · ldx + row]. NULL: `multiply`
+     * reads such a matrix as it is (llm_gemm_job.transposed). */
     void (*pack_a_transposed)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel);
     /* One panel of b from n rows of w (at most 16; the other columns become zero): element (i, column) is w[column · ldw + i]. */
     void (*pack_b)(const float *w, int64_t ldw, int64_t n, int64_t k, void *panel);

@@ -39,7 +39,8 @@ static inline double log_of(int32_t n)
 static inline double cos_of(double x)
 {
     const int32_t q = (int32_t)(x * 0.6366197723675814 + .5);
-    const double r = (x - q * 0x1.921fb544p0) - q * 0x1.0b4611a626331p-34, w = r * r; /* π/2 in two parts, products with the first are exact */
+    /* π/2 in three parts: products with the first two are exact, also where what is left of x is 2^-54. */
+    const double r = ((x - q * 0x1.921fb544p0) - q * 0x1.0b4611a6p-34) - q * 0x1.3198a2e037073p-69, w = r * r;
     double sine = 1 / 355687428096000.0, cosine = 1 / 20922789888000.0;
     sine = sine * w - 1 / 1307674368000.0;
     sine = sine * w + 1 / 6227020800.0;

@@ -314,7 +314,7 @@ static void make_items(struct llm_schema *s, struct llm_atom *a)
         }
 }
 
-/* The same of an object's LLM_C_SOME. */
+/* Makes the nodes of the members that satisfy one of an object's LLM_C_SOME. */
 static void make_members(struct llm_schema *s, struct llm_atom *a)
 {
     const struct llm_shape *x = llm_schema_shape(s, a);
@@ -326,7 +326,8 @@ static void make_members(struct llm_schema *s, struct llm_atom *a)
     }
 }
 
-/* Every schema that can come up is brought to its normal form, so that what is not supported is found before the first token. */
+/* Schemas that can come up are brought to their normal form, so that what is not supported is found before the first token: all but those of items
+ * and members that satisfy several conditions at once. */
 static int form_all(struct llm_schema *s, uint32_t root)
 {
     (void)llm_schema_possible(s, root);

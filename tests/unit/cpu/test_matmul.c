@@ -95,7 +95,7 @@ static void test_dx(void **state)
 static void test_dw(void **state)
 {
     static const int64_t cases[][4] = {{1, 1, 1, 1}, {6, 3, 5, 7}, {40, 40, 33, 17}, {600, 300, 31, 50}, {130, 130, 64, 100}, {514, 257, 40, 48},
-                                       {70, 70, 210, 400}, {407, 11, 150, 70}}; /* several pieces of rows and columns; short rows */
+                                       {70, 70, 270, 400}, {407, 11, 150, 70}}; /* several pieces of rows and columns; short rows */
     (void)state;
     FOR_EACH_ISA(isa)
         for (size_t s = 0; s < sizeof cases / sizeof *cases; s++)
@@ -169,10 +169,10 @@ static void test_narrow(void **state)
 static void test_panels(void **state)
 {
     static const int64_t cases[][4] = {{1, 1, 1, 1}, {6, 3, 5, 7}, {40, 40, 33, 17}, {600, 300, 31, 50}, {130, 65, 64, 100}, {514, 257, 40, 48},
-                                       {70, 70, 210, 400}, {407, 11, 150, 70}}; /* several pieces of rows and columns; short rows */
+                                       {70, 70, 270, 400}, {407, 11, 150, 70}}; /* several pieces of rows and columns; short rows */
     (void)state;
     FOR_EACH_ISA(isa)
-        for (int s = 0; s < 7; s++) {
+        for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
             int64_t m = cases[s][0], row_len = cases[s][1], n = cases[s][2], k = cases[s][3];
             size_t bytes = llm_panels_bytes(m, k), y_bytes = (size_t)(m * n) * sizeof(float), w_bytes = (size_t)(n * k) * sizeof(float);
             struct llm_weight weight = {.data = noisy((size_t)(n * k), 2), .dtype = LLM_F32, .n = n, .k = k};
