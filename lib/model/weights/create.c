@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "cpu/detect.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "model/weights/model.h"
@@ -154,7 +155,7 @@ struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, st
         llm_fail(e, LLM_EX_USAGE, "model_type %s: expected a network to train (llm-train --objective ngram counts n-grams)", c->model_type);
         return NULL;
     }
-    struct llm_model *m = llm_model_shape(c, e);
+    struct llm_model *m = llm_kernels_init(e) == 0 ? llm_model_shape(c, e) : NULL;
     if (!m) return NULL;
     for (size_t i = 0; i < m->n_params; i++) {
         struct llm_param *p = &m->params[i];
