@@ -208,4 +208,13 @@ headed() {
     cmp got want
     llm-quantize -q -t f32 older.safetensors again.safetensors
     run -0 grep -ac '"cls.predictions.decoder.bias"' again.safetensors
+    llm-quantize -q -t keep m.safetensors parts/ # the older bias, of zeros, in a file of its own
+    mv parts/model.safetensors parts/1.safetensors
+    headed parts/1.safetensors parts/2.safetensors "{\"cls.predictions.bias\": ($own | .data_offsets = [0, 4 * .shape[0]])}"
+    truncate -s $((8 + $(od -An -N8 -tu8 parts/2.safetensors))) parts/2.safetensors
+    truncate -s +$((4 * $(jq .vocab_size "$M/config.json"))) parts/2.safetensors
+    head -c $((8 + $(od -An -N8 -tu8 parts/1.safetensors))) parts/1.safetensors | tail -c +9 | jq '{weight_map: (del(.__metadata__)
+        | map_values("1.safetensors") + {"cls.predictions.bias": "2.safetensors"})}' > parts/model.safetensors.index.json
+    logits parts got
+    cmp got want
 }
