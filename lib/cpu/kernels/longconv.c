@@ -1,6 +1,7 @@
 /* Long convolutions (cpu/kernels/longconv.h): Fourier transforms in double, LLM_FFT_CHANNELS real channels abreast. */
 #include "cpu/kernels/longconv.h"
 #include "cpu/kernels.h"
+#include "cpu/kernels/sine.h"
 #include "cpu/kernels/vectors.h"
 
 /* The first half of the channels are the real parts of complex series, the second half their imaginary parts. */
@@ -145,15 +146,7 @@ static inline double sine_of(double x)
 {
     const double magic = 0x1.8p52; /* adding it rounds to an integer */
     double m = (x * 0.3183098861837907 + magic) - magic, odd = m - 2 * ((m * .5 + magic) - magic);
-    double r = (x - m * 0x1.921fb54442d18p1) - m * 0x1.1a62633145c07p-53, r2 = r * r, sum = 1 / 355687428096000.0;
-    sum = sum * r2 - 1 / 1307674368000.0;
-    sum = sum * r2 + 1 / 6227020800.0;
-    sum = sum * r2 - 1 / 39916800.0;
-    sum = sum * r2 + 1 / 362880.0;
-    sum = sum * r2 - 1 / 5040.0;
-    sum = sum * r2 + 1 / 120.0;
-    sum = sum * r2 - 1 / 6.0;
-    return (r + r * r2 * sum) * (1 - 2 * odd * odd);
+    return llm_sine_series((x - m * 0x1.921fb54442d18p1) - m * 0x1.1a62633145c07p-53) * (1 - 2 * odd * odd);
 }
 
 static inline double cosine_of(double x) { return sine_of(x + 1.5707963267948966); }

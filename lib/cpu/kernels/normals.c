@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/rng.h"
 #include "cpu/kernels.h"
+#include "cpu/kernels/sine.h"
 #include "cpu/simd/philox.h"
 
 #define ERROR 0x1p-45 /* relative, many times that of the functions below */
@@ -41,15 +42,7 @@ static inline double cos_of(double x)
     const int32_t q = (int32_t)(x * 0.6366197723675814 + .5);
     /* π/2 in three parts: products with the first two are exact, also where what is left of x is 2^-54. */
     const double r = ((x - q * 0x1.921fb544p0) - q * 0x1.0b4611a6p-34) - q * 0x1.3198a2e037073p-69, w = r * r;
-    double sine = 1 / 355687428096000.0, cosine = 1 / 20922789888000.0;
-    sine = sine * w - 1 / 1307674368000.0;
-    sine = sine * w + 1 / 6227020800.0;
-    sine = sine * w - 1 / 39916800.0;
-    sine = sine * w + 1 / 362880.0;
-    sine = sine * w - 1 / 5040.0;
-    sine = sine * w + 1 / 120.0;
-    sine = sine * w - 1 / 6.0;
-    sine = r + r * (w * sine);
+    double cosine = 1 / 20922789888000.0;
     cosine = cosine * w - 1 / 87178291200.0;
     cosine = cosine * w + 1 / 479001600.0;
     cosine = cosine * w - 1 / 3628800.0;
@@ -58,7 +51,7 @@ static inline double cos_of(double x)
     cosine = cosine * w + 1 / 24.0;
     cosine = cosine * w - 1 / 2.0;
     cosine = 1 + cosine * w;
-    const double y = q & 1 ? sine : cosine;
+    const double y = q & 1 ? llm_sine_series(r) : cosine;
     return (q + 1) & 2 ? -y : y;
 }
 
