@@ -182,10 +182,10 @@ static inline __attribute__((always_inline)) void tile_of_dots(const struct llm_
     for (int r = 0; r < rows; r++) put(g, row + r, column, panels, sum[r]);
 }
 
-/* A strip of rows of a, opened to floats a unit of k at a time: of each row the second numbers of pairs, then the first. Longer ones are opened in
- * parts, for each tile again. */
-enum { STRIP = 12, STRIP_PANELS = 2, OPENED = 3072 / UNIT };
-struct strip { float of[OPENED][STRIP][2][VN]; };
+/* A strip of rows of a, opened to floats a block of k at a time: of each row the second numbers of pairs, then the first. It stays in the first cache
+ * for all columns. */
+enum { STRIP = 12, STRIP_PANELS = 2, BLOCK_UNITS = 768 / UNIT };
+struct strip { float of[BLOCK_UNITS][STRIP][2][VN]; };
 
 static void open_strip(const struct llm_gemm_job *g, int64_t row, int64_t rows, int64_t unit, int64_t units, struct strip *s)
 {
@@ -199,22 +199,24 @@ static void open_strip(const struct llm_gemm_job *g, int64_t row, int64_t rows, 
     }
 }
 
-/* `strip` has the first units of the rows. */
+/* Units [from, from + here) of k. Sums wait in c between blocks; where c is added to, a tile has all blocks and opens the strip for each again. */
 static inline __attribute__((always_inline)) void tile_of_fmas(const struct llm_gemm_job *g, int64_t row, int64_t column, struct strip *strip,
-                                                               const int rows, const int panels)
+                                                               int64_t from, int64_t units, const int rows, const int panels)
 {
-    int64_t panel_bytes = padded(g->k) * PANEL * 2, units = padded(g->k) / UNIT;
-    const char *b = (const char *)g->b + column / PANEL * panel_bytes;
+    const int64_t panel_bytes = padded(g->k) * PANEL * 2, end = from + units;
+    const bool last = end * UNIT >= g->k;
+    const char *b = (const char *)g->b + column / PANEL * panel_bytes + from * UNIT * PANEL * 2;
     V sum[STRIP][STRIP_PANELS];
     LLM_UNROLL
     for (int r = 0; r < rows; r++) {
         LLM_UNROLL
-        for (int v = 0; v < panels; v++) sum[r][v] = v_zero();
+        for (int v = 0; v < panels; v++)
+            sum[r][v] = from == 0 ? v_zero() : v_load_n(g->c + (row + r) * g->ldc + column + v * PANEL, (size_t)(g->n - column - v * PANEL));
     }
     const unsigned usual = llm_subnormals_are_zero();
-    for (int64_t from = 0; from < units; from += OPENED) {
-        const int64_t here = units - from < OPENED ? units - from : OPENED;
-        if (units > OPENED) open_strip(g, row, rows, from, here, strip);
+    while (from < end) {
+        const int64_t here = end - from < BLOCK_UNITS ? end - from : BLOCK_UNITS;
+        if (units > BLOCK_UNITS) open_strip(g, row, rows, from, here, strip);
         for (int64_t i = 0; i < here; i++) {
             for (int p = 0; p < UNIT / 2; p++, b += 64) {
                 LLM_UNROLL
@@ -234,6 +236,7 @@ static inline __attribute__((always_inline)) void tile_of_fmas(const struct llm_
                 }
             }
         }
+        from += here;
     }
     LLM_UNROLL
     for (int r = 0; r < rows; r++) {
@@ -241,8 +244,9 @@ static inline __attribute__((always_inline)) void tile_of_fmas(const struct llm_
         for (int v = 0; v < panels; v++) __asm__ volatile("" : "+v"(sum[r][v]));
     }
     llm_subnormals_as(usual);
+    const struct llm_gemm_job part = {.c = g->c, .ldc = g->ldc, .n = g->n};
     LLM_UNROLL
-    for (int r = 0; r < rows; r++) put(g, row + r, column, panels, sum[r]);
+    for (int r = 0; r < rows; r++) put(last ? g : &part, row + r, column, panels, sum[r]);
 }
 
 #define TILE_ROWS(n, panels) \
@@ -266,10 +270,10 @@ void llm_gemm_pairs_by_dots(const struct llm_gemm_job *g)
     }
 }
 
-#define STRIP_CASE(rows)                                                                      \
-    case rows:                                                                                \
-        if (g->n - column > PANEL) tile_of_fmas(g, row, column, &strip, rows, STRIP_PANELS);  \
-        else tile_of_fmas(g, row, column, &strip, rows, 1);                                   \
+#define STRIP_CASE(rows)                                                                                   \
+    case rows:                                                                                             \
+        if (g->n - column > PANEL) tile_of_fmas(g, row, column, &strip, from, here, rows, STRIP_PANELS);   \
+        else tile_of_fmas(g, row, column, &strip, from, here, rows, 1);                                    \
         break;
 
 /* One or two rows have too few sums for FMAs that wait for one another. */
@@ -281,13 +285,17 @@ void llm_gemm_pairs_by_fmas(const struct llm_gemm_job *g)
         return;
     }
     const int64_t strips = (g->m + STRIP - 1) / STRIP, most = (g->m + strips - 1) / strips; /* of about as many rows each */
-    for (int64_t row = 0; row < g->m; row += most) {
-        const int64_t rows = g->m - row < most ? g->m - row : most;
-        if (padded(g->k) / UNIT <= OPENED) open_strip(g, row, rows, 0, padded(g->k) / UNIT, &strip);
-        for (int64_t column = 0; column < g->n; column += STRIP_PANELS * PANEL) {
-            switch (rows) {
-                STRIP_CASE(12) STRIP_CASE(11) STRIP_CASE(10) STRIP_CASE(9) STRIP_CASE(8) STRIP_CASE(7)
-                STRIP_CASE(6) STRIP_CASE(5) STRIP_CASE(4) STRIP_CASE(3) STRIP_CASE(2) STRIP_CASE(1)
+    const int64_t units = padded(g->k) / UNIT, block = g->add && units > BLOCK_UNITS ? units : BLOCK_UNITS;
+    for (int64_t from = 0; from < units || from == 0; from += block) {
+        const int64_t here = units - from < block ? units - from : block;
+        for (int64_t row = 0; row < g->m; row += most) {
+            const int64_t rows = g->m - row < most ? g->m - row : most;
+            if (here <= BLOCK_UNITS) open_strip(g, row, rows, from, here, &strip);
+            for (int64_t column = 0; column < g->n; column += STRIP_PANELS * PANEL) {
+                switch (rows) {
+                    STRIP_CASE(12) STRIP_CASE(11) STRIP_CASE(10) STRIP_CASE(9) STRIP_CASE(8) STRIP_CASE(7)
+                    STRIP_CASE(6) STRIP_CASE(5) STRIP_CASE(4) STRIP_CASE(3) STRIP_CASE(2) STRIP_CASE(1)
+                }
             }
         }
     }

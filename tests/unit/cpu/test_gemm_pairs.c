@@ -71,6 +71,7 @@ static void test_bits(void **state)
         same(29, 70, 3, kind, false, true);
         same(12, 33, 1000, kind, false, false);
         same(30, 17, 7000, kind, true, true);
+        same(30, 40, 1700, kind, true, false);
     }
 }
 #else
