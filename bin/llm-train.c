@@ -38,7 +38,7 @@ static const struct llm_opt options[] = {
     {0, "base-head-dim", "N", "width of an attention head at --base-width [the model's]",
      LLM_INT, offsetof(struct args, base_head_dim), 1, 1 << 14, NULL},
     {0, "dropout", "P", "dropout probability of embeddings, attention and residuals [the configuration's]",
-     LLM_REAL, offsetof(struct args, dropout), 0, .999, NULL},
+     LLM_REAL, offsetof(struct args, o.dropout), 0, .999, NULL},
     {0, "train", "PATTERN", "train only parameters whose names match the shell pattern; may be given several times", LLM_LIST,
      offsetof(struct args, train), 0, 0, NULL},
     {0, "freeze", "PATTERN", "do not train parameters whose names match the shell pattern; may be given several times", LLM_LIST,
@@ -238,7 +238,7 @@ static struct llm_cli cli = {
 
 static void defaults(struct args *a)
 {
-    *a = (struct args){.dropout = -1, .to = -1, .adapter = -1, .adapter_dropout = -1};
+    *a = (struct args){.to = -1, .adapter = -1, .adapter_dropout = -1};
     a->teach = (struct llm_teach_options){.samples = 8, .tokens = 256, .parallel = 64, .judge = {.jobs = 1, .seconds = 60, .fallback = NAN},
                                           .sampling = llm_sampling_defaults};
     llm_sampling_open(&a->teach.sampling);

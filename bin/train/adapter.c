@@ -44,7 +44,7 @@ static void take(const struct llm_strs *given, struct llm_patterns *p)
 static int take_file(struct llm_model *m, const struct args *a, struct llm_err *e)
 {
     if (llm_model_base_fingerprint(m, e) < 0 || llm_lora_load(m, a->adapter_init, 1, e) < 0) return -1;
-    if (llm_lora_renew(m, a->init, a->adapter_dropout, a->dropout, e) < 0) return -1;
+    if (llm_lora_renew(m, a->init, a->adapter_dropout, a->o.dropout, e) < 0) return -1;
     if (m->lora->model_dropout >= 0) llm_model_set_dropout(m, m->lora->model_dropout);
     return 0;
 }
@@ -53,7 +53,7 @@ int llm_run_adapt(struct llm_run *r, const struct args *a, const struct llm_mode
 {
     struct llm_lora_options o = {.rank = a->rank > 0 ? a->rank : 8, .rslora = a->rslora, .dora = a->dora,
                                  .dropout = a->adapter_dropout > 0 ? a->adapter_dropout : 0,
-                                 .model_dropout = a->dropout, .seed = (uint64_t)a->o.seed, .base_path = a->init};
+                                 .model_dropout = a->o.dropout, .seed = (uint64_t)a->o.seed, .base_path = a->init};
     if (a->targets.n > LLM_MAX_PATTERNS || a->also_train.n > LLM_MAX_PATTERNS) {
         return llm_fail(e, LLM_EX_USAGE, "--targets, --also-train: expected at most %d patterns", LLM_MAX_PATTERNS);
     }

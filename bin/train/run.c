@@ -202,12 +202,13 @@ static int configure(struct llm_config *c, const struct args *a, const struct ll
     return o->configure(c, &a->o, data, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
 }
 
-/* Names of the classes that the data has, for a model without names. */
+/* Names of the classes of a model without names: those that the data has, else those by which it is read again. */
 static int name_classes(struct llm_model *m, const struct llm_train_data *data, struct llm_err *e)
 {
     const struct llm_labels *names;
-    if (llm_labels_count(&m->labels) > 0 || !data->train || !llm_tokens_labels(data->train, &names)) return 0;
-    return llm_labels_count(names) == m->config.num_labels ? llm_labels_sorted(&m->labels, names, e) : 0;
+    if (llm_labels_count(&m->labels) > 0) return 0;
+    const bool named = data->train && llm_tokens_labels(data->train, &names) && llm_labels_count(names) == m->config.num_labels;
+    return named ? llm_labels_sorted(&m->labels, names, e) : llm_model_read_labels(m, NULL, e);
 }
 
 static int new_model(struct llm_run *r, const struct args *a, struct llm_tokenizer *tok, const struct llm_train_data *data, struct llm_err *e)
@@ -301,8 +302,8 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
         m->tokenizer = *tok;
         *tok = NULL;
     }
-    if (a->dropout >= 0) llm_model_set_dropout(m, a->dropout);
-    if (a->dropout >= 0 && m->lora) m->lora->model_dropout = a->dropout;
+    if (a->o.dropout >= 0) llm_model_set_dropout(m, a->o.dropout);
+    if (a->o.dropout >= 0 && m->lora) m->lora->model_dropout = a->o.dropout;
     if (llm_run_open_lines(r, a, data, n_data, &d, e) < 0 || (a->teach.prompts && llm_train_data_later(&d, e) < 0)) {
         llm_train_data_release(&d);
         return -1;

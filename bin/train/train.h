@@ -19,7 +19,6 @@ struct args {
     double adapter_dropout;     /* -1: not given */
     int rslora, dora;
     struct llm_train_options o;
-    double dropout;             /* -1: not given */
     const char *coordcheck, *coordcheck_png;
     int64_t base_head_dim, save_every, show;
     int mup;

@@ -21,7 +21,7 @@ bool llm_tape_wants(const struct llm_ctx *c, const struct llm_node *n)
 void llm_recompute_reset(struct llm_ctx *c)
 {
     for (int i = 0; i < LLM_RECOMPUTE_KINDS; i++) {
-        if (c->shared[i]) c->shared[i]->owner = 0;
+        for (struct llm_shared_buffer *p = c->shared[i]; p; p = p->smaller) p->owner = 0;
     }
 }
 
@@ -47,7 +47,7 @@ static struct llm_shared_buffer *shared_buffer_for(struct llm_ctx *c, size_t cou
         llm_op_fail(c, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->shared_arena.limit >> 20);
         return NULL;
     }
-    *p = (struct llm_shared_buffer){data, count, 0};
+    *p = (struct llm_shared_buffer){.data = data, .count = count, .smaller = c->shared[c->recompute]};
     return c->shared[c->recompute] = p;
 }
 

@@ -128,6 +128,7 @@ struct llm_shared_buffer {
     float *data;
     size_t count;   /* floats */
     uint64_t owner; /* llm_tensor.owner_id of the activation whose values it holds; 0: none */
+    struct llm_shared_buffer *smaller; /* the one in whose place it came; NULL: none */
 };
 
 struct llm_ctx;

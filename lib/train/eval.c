@@ -27,15 +27,6 @@ static int cut_windows(struct llm_trainer *t, bool file, uint64_t first, uint64_
     return 0;
 }
 
-/* Before a pass in which ranks exchange weights or activations: none takes it alone. */
-static int agree_on_pass(struct llm_trainer *t, int got, struct llm_err *e)
-{
-    if (t->share.zero < 3 && !t->stages && !llm_trainer_joins(t)) return got;
-    got = llm_trainer_agree(t, got, e);
-    t->eval_agreed = got != 0;
-    return got;
-}
-
 int llm_trainer_end_eval(struct llm_trainer *t, struct llm_err *e)
 {
     int got = -1; /* of a pass that a fault has interrupted */
@@ -82,7 +73,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         const struct llm_rows_key key = {(uint64_t)t->o.seed, LLM_EVAL_STEP, (int64_t)w};
         if (got == 0 && t->objective->transform && t->objective->transform(&t->task, &key, &part, e) < 0) got = -1;
         if (got == 0 && llm_signal_caught()) got = 1;
-        if ((got = agree_on_pass(t, got, e)) != 0) return got;
+        if ((got = llm_trainer_agree_on_pass(t, got, e)) != 0) return got;
         part = llm_rows_part(&part, 0, (int64_t)n);
         if (part.counted == 0) continue;
         llm_share_begin_eval(&t->share);

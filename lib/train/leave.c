@@ -1,4 +1,4 @@
-/* The end of passes that a rank computes together with others (train/trainer_internal.h). */
+/* The beginning and the end of passes that a rank computes together with others (train/trainer_internal.h). */
 #include "dist/group.h"
 #include "train/trainer_internal.h"
 
@@ -18,4 +18,12 @@ int llm_trainer_leave(struct llm_trainer *t, int *got, struct llm_err *e)
     }
     if (abandoned && *got < 0) *got = 0;
     return 0;
+}
+
+int llm_trainer_agree_on_pass(struct llm_trainer *t, int got, struct llm_err *e)
+{
+    if (t->share.zero < 3 && !t->stages && !llm_trainer_joins(t)) return got;
+    got = llm_comm_agree(t->comm, got, NULL, e);
+    t->eval_agreed = got != 0;
+    return got;
 }

@@ -87,7 +87,7 @@ void llm_train_options_default(struct llm_train_options *o)
                                     .outer_momentum = -1, .lr = 1e-3, .min_lr = -1, .warmup = -1, .decay_fraction = .1,
                                     .beta1 = .9, .beta2 = -1, .eps = -1, .momentum = -1, .nesterov = -1, .muon_lr = -1,
                                     .weight_decay = .1, .clip = 1, .precision = LLM_COMPUTE_BF16,
-                                    .order = LLM_ORDER_SHUFFLE, .eval_every = 250};
+                                    .order = LLM_ORDER_SHUFFLE, .eval_every = 250, .dropout = -1};
     llm_objective_values_default(&o->own);
 }
 
@@ -230,6 +230,7 @@ json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_
     }
     if (!failed && o->keep_zeros) failed = json_object_set_new(j, "keep_zeros", json_true());
     if (!failed && o->activations_share > 0) failed = json_object_set_new(j, "activations_share", json_real(o->activations_share));
+    if (!failed && o->dropout >= 0) failed = json_object_set_new(j, "dropout", json_real(o->dropout));
     if (!failed && o->activations_rank > 0) failed = json_object_set_new(j, "activations_rank", json_integer(o->activations_rank));
     if (!failed && o->train.n > 0) failed = json_object_set_new(j, "train", write_patterns(&o->train));
     if (!failed && o->freeze.n > 0) failed = json_object_set_new(j, "freeze", write_patterns(&o->freeze));
@@ -340,7 +341,8 @@ int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, st
         || llm_json_int(j, "tensor_parts", 1, LLM_MAX_SLICES, &o->tensor_parts, e) < 0
         || llm_json_int(j, "seq_parts", 1, LLM_MAX_PARTS_OF_ROW, &o->seq_parts, e) < 0) return -1;
     if (llm_json_real(j, "activations_share", &o->activations_share, e) < 0
-        || llm_json_int(j, "activations_rank", 1, INT64_MAX / 2, &o->activations_rank, e) < 0) return -1;
+        || llm_json_int(j, "activations_rank", 1, INT64_MAX / 2, &o->activations_rank, e) < 0
+        || llm_json_real(j, "dropout", &o->dropout, e) < 0) return -1;
     bool zeros = o->keep_zeros;
     if (llm_json_bool(j, "keep_zeros", &zeros, e) < 0) return -1;
     o->keep_zeros = zeros;
@@ -431,6 +433,7 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (o->activations == LLM_STORED_RANK && !(o->activations_rank >= 1 && o->activations_rank <= 4096)) {
         return bad(e, "activations: rank", "a rank within [1, 4096]", (double)o->activations_rank);
     }
+    if (!(o->dropout == -1 || (o->dropout >= 0 && o->dropout < 1))) return bad(e, "dropout", "within [0, 1)", o->dropout);
     if (o->carry_state && (o->stream || o->overfit_one)) {
         return llm_fail(e, LLM_EX_USAGE, "--carry-state: expected rows that go on through the data, not with --%s",
                         o->stream ? "stream" : "overfit-one");

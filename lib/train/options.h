@@ -50,6 +50,7 @@ struct llm_train_options {
     int activations;                           /* enum llm_stored */
     double activations_share;                  /* of LLM_STORED_TOP, within (0, 1]; else 0 */
     int64_t activations_rank;                  /* of LLM_STORED_RANK, at least 1; else 0 */
+    double dropout;                            /* -1: the configuration's. Stored unless -1: some families have no key for it */
     int64_t checkpoint_every;                  /* activation checkpointing; does not change the result */
     int64_t eval_every, eval_rows;             /* 0: only at the end; all rows */
     int64_t seed;

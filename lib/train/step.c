@@ -330,7 +330,13 @@ static int survey(void *t, struct llm_err *e)
 static int survey_shared(struct llm_trainer *t, struct llm_err *e)
 {
     if (llm_share_wait_weights(&t->share, e) < 0) return -1;
-    return t->comm ? llm_trainer_agree(t, llm_fault_guard(survey, t, e), e) : llm_trainer_survey(t, e);
+    if (!t->comm) return llm_trainer_survey(t, e);
+    struct llm_err problem;
+    t->eval_agreed = false;
+    int got = llm_fault_guard(survey, t, e);
+    if (t->eval_agreed) return got;
+    if (llm_share_end_eval(&t->share, got < 0 ? &problem : e) < 0) got = -1;
+    return llm_trainer_agree(t, got, e);
 }
 
 int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)

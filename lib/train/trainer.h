@@ -56,7 +56,7 @@ struct llm_trainer {
     bool ema_in_place;                 /* the averages stand where the weights do, and these where the averages: during an evaluation of them */
     int64_t best_step, eval_step;      /* eval_step: of the last evaluation */
     int32_t *classes[2];               /* labelled objectives: of the data's labels, and the validation data's; the model's number of each */
-    bool eval_agreed;                  /* llm_trainer_eval */
+    bool eval_agreed;                  /* llm_trainer_agree_on_pass */
     double val_means[LLM_MAX_MEANS];   /* of the last evaluation, named by objective->means; NaN: there was nothing */
     bool main_loss_alone;              /* routers' own losses have no gradient */
     bool ended;                        /* a feed has no whole step left */

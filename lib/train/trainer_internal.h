@@ -55,6 +55,9 @@ int llm_trainer_say(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* After the passes of a step or of an evaluation, if the rank is a member of a group: waits until all of its groups have left them. A result *got of
  * -1 becomes 0 if the rank's pass failed because another rank had left it: that one knows the reason. 0 or -1. */
 int llm_trainer_leave(struct llm_trainer *t, int *got, struct llm_err *e) LLM_MUST_CHECK;
+/* Before a pass without gradients, of which `got` is known so far: if ranks exchange weights or activations in it they agree, so that none takes it
+ * alone. t->eval_agreed: they have, on a result other than 0. */
+int llm_trainer_agree_on_pass(struct llm_trainer *t, int got, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- not_finite.c ---- */
 /* The name of the first parameter, in the order of the model, whose master (or gradient) is not finite; NULL: all are. */

@@ -44,7 +44,7 @@ vectors() { llm-infer -m "$1" --embed --image pairs.images; }
 }
 
 @test "the same bytes: threads, a pipe, an interruption, checkpointing" {
-    local of=(-b 4 -n 6 --seed 3)
+    local of=(-b 4 -n 6 --seed 3 --dropout .1)
     llm-train "${small[@]}" "${of[@]}" -j 1 -o one.llm pairs.images
     vectors one.llm > want
     llm-train "${small[@]}" "${of[@]}" -j 2 -o two.llm pairs.images
@@ -56,6 +56,9 @@ vectors() { llm-infer -m "$1" --embed --image pairs.images; }
     llm-train "${small[@]}" "${of[@]}" -n 2 -o begun.llm pairs.images
     llm-train -q --resume begun.llm -n 6
     vectors begun.llm | cmp - want
+    llm-train "${small[@]}" "${of[@]}" --activations bf16 -o few.llm pairs.images # of the two towers' widths the second is the larger one
+    llm-train "${small[@]}" "${of[@]}" --activations bf16 --checkpoint-every 1 -o kept.llm pairs.images
+    cmp few.llm kept.llm
 }
 
 @test "safetensors of it do the same; --init goes on from them" {

@@ -78,7 +78,7 @@ answers() { llm-infer -m "$1" --classify --image bright.images; }
     answers piped.llm | cmp - expected
     llm-train "${small[@]}" "${of[@]}" -n 2 -o begun.llm bright.images
     llm-train -q --resume begun.llm -n 6
-    answers begun.llm | cmp - expected
+    cmp one.llm begun.llm
 }
 
 @test "the same bytes on two ranks" {
