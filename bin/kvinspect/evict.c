@@ -119,17 +119,18 @@ static int write(struct llm_kv_file *f, const struct args *a, int64_t keep, stru
 
 int kv_evict(int argc, char **argv, struct llm_err *e)
 {
-    struct args a = {.sinks = -1};
+    struct args a = {.sinks = -1, .by = -1};
     struct llm_kv_file f = {0};
     int64_t keep[MAX_BUDGETS] = {0};
     const char *path = one_operand(&kv_evict_cli, llm_cli_parse(&kv_evict_cli, &a, argc, argv), argc, argv);
     llm_config_force(a.common.force_config);
     int64_t n = a.keep ? (int64_t)llm_cli_numbers(&kv_evict_cli, "keep", a.keep, 1, 1 << 24, keep, MAX_BUDGETS) : 0;
     if (a.kv_out && (a.method == ALL_METHODS || n != 1)) llm_usage(&kv_evict_cli, "--kv-out needs one --method and one --keep");
-    if (a.kv_out && (a.common.output || a.hold || a.by || a.common.json || a.common.format)) {
+    if (a.kv_out && (a.common.output || a.hold || a.by >= 0 || a.common.json || a.common.format)) {
         llm_usage(&kv_evict_cli, "--kv-out writes the cache and no table: --%s does not go with it",
-                  a.hold ? "hold" : a.by ? "by" : a.common.json ? "json" : a.common.format ? "format" : "output");
+                  a.hold ? "hold" : a.by >= 0 ? "by" : a.common.json ? "json" : a.common.format ? "format" : "output");
     }
+    if (a.by < 0) a.by = 0;
     const int method = a.method - 1;
     if (a.method != ALL_METHODS && a.sinks >= 0 && method != LLM_EVICT_SINKS) llm_usage(&kv_evict_cli, "--sinks goes with --method sinks");
     if (a.method != ALL_METHODS && a.recent > 0 && method != LLM_EVICT_H2O && method != LLM_EVICT_SNAPKV) {

@@ -393,7 +393,7 @@ END
     refused 65 'evicted' llm-kvinspect evict small.kv
     refused 65 'expected to keep all 70 tokens' llm-infer -m "$M" --precision f32 --kv-in small.kv --kv-keep 69 -n 1
     for it in "" "--method h2o --keep 3,4"; do refused 2 'one --method and one --keep' llm-kvinspect evict $it --kv-out x.kv traced.kv; done
-    for it in "-o t" "--by head" --json; do refused 2 'no table' llm-kvinspect evict --method h2o --keep 3 $it --kv-out x.kv traced.kv; done
+    for it in "-o t" "--by head" "--by all" --json; do refused 2 'no table' llm-kvinspect evict --method h2o --keep 3 $it --kv-out x.kv traced.kv; done
     for it in "--sinks 2 --method h2o" "--recent 2 --method sinks"; do refused 2 "${it%% *} goes with" llm-kvinspect evict $it traced.kv; done
     refused 65 'more than the 40 tokens that are held out' llm-kvinspect evict --hold 40 traced.kv
     llm-infer -m "$M" -n 0 --kv-out plain.kv --ids "1 2 3"
