@@ -19,10 +19,32 @@ static const char *name_of(const json_t *tool)
     return json_string_value(json_object_get(function ? function : tool, "name"));
 }
 
+/* "type" may be absent. Any other kind than a function has no arguments in JSON, so that no call of it can be read. */
+static int check_type(const json_t *v, const char *member, struct llm_err *e)
+{
+    const json_t *type = json_object_get(v, "type");
+    if (!type || json_is_null(type) || (json_is_string(type) && strcmp(json_string_value(type), "function") == 0)) return 0;
+    if (!json_is_string(type)) return llm_fail(e, EX_DATAERR, "\"%s\": \"type\": expected \"function\"", member);
+    return llm_fail(e, EX_DATAERR, "\"%s\": \"type\": expected \"function\", found \"%s\", which is not supported", member, json_string_value(type));
+}
+
+static int check_tools(const json_t *tools, struct llm_err *e)
+{
+    const json_t *tool;
+    size_t i;
+    if (tools && !json_is_array(tools) && !json_is_null(tools)) return llm_fail(e, EX_DATAERR, "\"tools\": expected an array");
+    json_array_foreach(tools, i, tool) {
+        if (!json_is_object(tool)) return llm_fail(e, EX_DATAERR, "\"tools\": expected objects");
+        if (check_type(tool, "tools", e) < 0) return -1;
+    }
+    return 0;
+}
+
 /* "tool_choice": "auto", "none", "required", or {"type": "function", "function": {"name": …}}. */
 static int take_choice(struct tools *t, const json_t *v, bool *none, struct llm_err *e)
 {
     const char *word = json_string_value(v), *name = json_is_object(v) ? name_of(v) : NULL;
+    if (check_type(v, "tool_choice", e) < 0) return -1;
     *none = word && strcmp(word, "none") == 0;
     t->always = name || (word && strcmp(word, "required") == 0);
     if (v && !json_is_null(v) && !*none && !t->always && !(word && strcmp(word, "auto") == 0)) {
@@ -50,7 +72,7 @@ int tools_take(struct tools *t, struct session *s, json_t *object, struct llm_er
     const char *template_text = s->chat.found.text;
     bool none = false;
     t->many = true;
-    if (tools && !json_is_array(tools) && !json_is_null(tools)) return llm_fail(e, EX_DATAERR, "\"tools\": expected an array");
+    if (check_tools(tools, e) < 0) return -1;
     if (llm_json_bool(object, "parallel_tool_calls", &t->many, e) < 0) return -1;
     if (json_array_size(tools) > 0) t->list = json_incref(json_object_get(object, "tools"));
     if (take_choice(t, choice, &none, e) < 0) return -1;

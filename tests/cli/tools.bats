@@ -146,6 +146,10 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
         line '{"tools": [{"type": "function"}]}'
         line '{"tools": null, "tool_choice": "required"}'
         line '{"tools": 3}'
+        line '{"tools": ["f"]}'
+        line '{"tools": [{"type": "custom", "custom": {"name": "f"}}]}'
+        line '{"tools": [{"type": 1, "function": {"name": "f"}}]}'
+        line '{"tool_choice": {"type": "allowed_tools", "function": {"name": "now"}}}'
         line '{"regex": "[a-c]+", "tokens": 3}'
     } > in.jsonl
     run -65 --separate-stderr ask hermes.jinja in.jsonl
@@ -155,7 +159,11 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
 "tools": f: uniqueItems is not supported
 "tools": expected "function" with "name"
 "tool_choice": expected "tools" beside it
-"tools": expected an array'
+"tools": expected an array
+"tools": expected objects
+"tools": "type": expected "function", found "custom", which is not supported
+"tools": "type": expected "function"
+"tool_choice": "type": expected "function", found "allowed_tools", which is not supported'
     [[ $(jq -r 'select(.message).message.content' <<< "$output") =~ ^[a-c]+$ ]]
     line '{"tool_choice": "required"}' > one.jsonl
     run -65 --separate-stderr ask none.jinja one.jsonl
