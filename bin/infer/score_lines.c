@@ -86,7 +86,7 @@ static int score_line(void *arg, const char *text, size_t n, struct llm_err *e)
         const struct llm_scorer scoring = {&r->s->engine, adapters ? &begin : NULL, r->s->a->entropy, token, r};
         status = llm_score(&scoring, ids, (int64_t)n_ids, &why);
         if (status == 0) status = put_score(r, o, e);
-        else if (status < 0 && why.status == EX_DATAERR) status = batch_refuse(&r->batch, &r->in, o, &why, e);
+        else if (status < 0 && (why.status == EX_DATAERR || why.status == LLM_EX_FAILURE)) status = batch_refuse(&r->batch, &r->in, o, &why, e);
         else if (status < 0) *e = why;
         json_decref(r->tokens);
     }

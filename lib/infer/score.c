@@ -38,7 +38,11 @@ static int score_span(void *arg, const struct llm_span *s, struct llm_err *e)
     llm_parallel((size_t)s->n, score_row, w);
     for (int64_t i = 0; i < s->n; i++) {
         int64_t target = s->first + i + 1;
-        if (target < w->n && target >= w->skip && w->scorer->visit(w->scorer->arg, w->first + target, &w->scored[i], e) < 0) return -1;
+        if (target >= w->n || target < w->skip) continue;
+        if (isnan(w->scored[i].log_prob)) {
+            return llm_fail(e, LLM_EX_FAILURE, "logits are not finite: token %" PRId64 " has no probability", w->first + target);
+        }
+        if (w->scorer->visit(w->scorer->arg, w->first + target, &w->scored[i], e) < 0) return -1;
     }
     return 0;
 }
