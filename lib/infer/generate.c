@@ -245,7 +245,8 @@ static void choose(struct state *s, struct llm_completion *c, float *logits, con
 /* Takes a completion that has ended out of the running ones. -1: it has failed, and s->e says how. */
 static int finish_ended(struct state *s, struct llm_completion *c)
 {
-    if (c->err.status && !(s->g->fail_alone && c->err.status == LLM_EX_FAILURE)) {
+    const bool alone = s->g->fail_alone && (c->err.status == LLM_EX_FAILURE || c->matcher.failed);
+    if (c->err.status && !alone) {
         if (s->e) *s->e = c->err;
         return -1;
     }

@@ -169,7 +169,8 @@ struct llm_generate {
                                   * sequence; 0: not bounded */
     double latency;              /* seconds from one token to the next that prompts, read beside running completions, are to leave; 0: any */
     struct llm_prefix *share;    /* an index of the engine's pool; NULL: each prompt is computed alone */
-    bool fail_alone;             /* a completion whose logits are not finite ends with `err` set, and is delivered; else llm_generate fails */
+    bool fail_alone;             /* a completion whose logits are not finite, or whose constraint fails, ends with `err` set, and is delivered; else
+                              * llm_generate fails */
 };
 /* Until `next` has no more. 0; 1 when a signal was caught (unfinished completions are dropped); -1. If `next` fails, the completions begun before
  * are finished and delivered first. */

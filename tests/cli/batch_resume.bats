@@ -152,6 +152,16 @@ nan_model() {
     printf '%64s' '' | tr ' ' '\377' | dd of="$f" bs=1 seek=$((8 + length + at + 8 * 64)) conv=notrunc status=none
 }
 
+@test "--score of logits that are not finite: status 1, not an answer; a line fails alone" {
+    nan_model bad
+    run -1 --separate-stderr llm-infer -m bad -q --score --ids "5 6 7 8 9 10 11 12 13 14"
+    [[ $stderr =~ ^'llm-infer: logits are not finite: token '[0-9]+' has no probability'$ ]]
+    printf '{"id": "a", "ids": [5, 6]}\n{"id": "b", "ids": [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]}\n{"id": "c", "ids": [5, 7]}\n' > in.jsonl
+    run -1 --separate-stderr llm-infer -m bad -q --score --jsonl in.jsonl
+    assert_equal "$(jq -c '[.id, (.error | if . then split(":")[0] else . end)]' <<< "$output" | tr '\n' ' ')" \
+        '["a",null] ["b","logits are not finite"] ["c",null] '
+}
+
 @test "a line whose logits are not finite fails alone; --retries tries it again" {
     nan_model bad
     local b=(llm-infer -m bad -q --jsonl --no-timings -n 4 --ids)

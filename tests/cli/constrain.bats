@@ -195,3 +195,13 @@ setup() {
     jq -se 'map(.timings.draft_n_accepted // 0) | add > 0' got
     llm-infer -m "$M" -q --jsonl --json-schema schema.json --temp 1 --draft-max 0 in.jsonl | jq -se 'all(.timings | has("draft_n") | not)'
 }
+
+@test "a regex that fails while it is written fails its line alone; one that fails at the first byte is refused before any token" {
+    need_tool jq
+    long=$(printf 'x?y?%.0s' {1..600})
+    run -65 --separate-stderr llm-infer -m "$M" --regex "$long" x
+    [[ $stderr == *'rules are nested more than 1000 deep' && -z $output ]]
+    printf '{"id": %d, "prompt": "She", "regex": "%s", "temp": 0, "tokens": 4}\n' 1 '[ab]{3}' 2 "a$long" 3 "[c-d]{2}" > in.jsonl
+    run -65 --separate-stderr llm-infer -m "$M" --jsonl --no-timings in.jsonl
+    assert_equal "$(jq -c '[.id, .error, (.text | length)]' <<< "$output" | tr '\n' ' ')" '[1,null,3] [2,"rules are nested more than 1000 deep",0] [3,null,2] '
+}

@@ -108,6 +108,7 @@ struct llm_constraint *llm_constraint_create(enum llm_constraint_kind kind, cons
     if (!own.status && llm_terms_failed(c->t, &own) == 0 && !llm_term_live(c->t, c->root)) {
         llm_fail(&own, EX_DATAERR, "no text satisfies it");
     }
+    if (!own.status) (void)llm_term_row(c->t, c->root); /* what fails at once, fails here */
     if (!own.status && llm_terms_failed(c->t, &own) == 0) return c;
     llm_constraint_destroy(c);
     if (e) *e = own;
@@ -145,7 +146,8 @@ void llm_constraint_destroy(struct llm_constraint *c)
 bool llm_constraint_is_half_full(struct llm_constraint *c)
 {
     pthread_mutex_lock(&c->lock);
-    bool half = llm_terms_count(c->t) > MAX_TERMS / 2;
+    struct llm_err ignored;
+    bool half = llm_terms_count(c->t) > MAX_TERMS / 2 || llm_terms_failed(c->t, &ignored) < 0;
     pthread_mutex_unlock(&c->lock);
     return half;
 }
@@ -501,6 +503,7 @@ int llm_matcher_take(struct llm_matcher *m, int32_t id, struct llm_err *e)
     llm_term state = after(m, id);
     int status = llm_terms_failed(c->t, e);
     pthread_mutex_unlock(&c->lock);
+    m->failed = status < 0;
     if (status < 0) return -1;
     if (state == LLM_TERM_NOTHING) return llm_fail(e, LLM_EX_FAILURE, "token %d is not allowed here", id);
     m->state = state;
@@ -516,6 +519,7 @@ int llm_matcher_take_text(struct llm_matcher *m, const char *text, size_t n, str
     for (size_t i = 0; i < n && state != LLM_TERM_NOTHING; i++) state = llm_term_after(c->t, state, (unsigned char)text[i]);
     int status = llm_terms_failed(c->t, e);
     pthread_mutex_unlock(&c->lock);
+    m->failed = status < 0;
     if (status < 0) return -1;
     if (state == LLM_TERM_NOTHING) return 1;
     m->state = state;
@@ -636,7 +640,8 @@ int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm
     const size_t words = m->constraint->v->words;
     uint64_t *mask = llm_alloc(words, sizeof *mask, "a mask", e);
     bool some = false;
-    if (!mask || llm_matcher_mask(m, mask, e) < 0) {
+    m->failed = mask && llm_matcher_mask(m, mask, e) < 0;
+    if (!mask || m->failed) {
         free(mask);
         return -1;
     }

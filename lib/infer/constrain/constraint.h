@@ -23,7 +23,7 @@ struct llm_constraint;
 struct llm_constraint *llm_constraint_create(enum llm_constraint_kind kind, const char *text, size_t n, const struct llm_tokens *v,
                                              struct llm_err *e) LLM_MUST_CHECK;
 void llm_constraint_destroy(struct llm_constraint *c);
-/* Whether half of the states that a constraint may remember are in use: further texts had better begin with a new one. */
+/* Whether half of the states that a constraint may remember are in use, or it has failed: further texts had better begin with a new one. */
 bool llm_constraint_is_half_full(struct llm_constraint *c);
 
 /* A completion's place in the language. It is plain data: a copy is the place to go back to. */
@@ -33,6 +33,7 @@ struct llm_matcher {
     struct llm_end_ids { const int32_t *v; size_t n; } ends[2]; /* tokens that end a completion */
     bool ignore_ends;        /* they are never chosen */
     bool stuck;              /* llm_matcher_apply found no token that may follow */
+    bool failed;             /* the constraint has failed at this text: it needs too many states, or what is not supported */
 };
 /* At the beginning of the text; the other fields of a matcher are the caller's, or zero. */
 void llm_matcher_begin(struct llm_matcher *m, struct llm_constraint *c);

@@ -6,7 +6,7 @@
 #include "infer/constrain/chars.h"
 #include "infer/constrain/schema_internal.h"
 
-enum { MAX_PLACES = 1 << 20, MAX_ALTERNATIVES = 1 << 16, BEGIN = 0, BETWEEN = 1 };
+enum { MAX_PLACES = 1 << 20, MAX_ALTERNATIVES = 1 << 16, MAX_SETS = 1024 /* of conditions, for one object */, BEGIN = 0, BETWEEN = 1 };
 
 /* Alternatives that are gathered. */
 struct choices { llm_term *v; size_t n, room; };
@@ -98,6 +98,23 @@ static bool can_satisfy(struct llm_schema *s, const struct array *x, uint32_t at
     return true;
 }
 
+/* The contains that an item at `at` may satisfy, as bits. */
+static uint32_t contains_at(const struct array *x, uint32_t at)
+{
+    uint32_t here = 0;
+    for (uint32_t k = 0; k < x->n_contains; k++) here |= at >= x->contains[k]->at ? 1u << k : 0;
+    return here;
+}
+
+/* Those of `here` that an item must not satisfy if it satisfies `with` alone: those that have a maximum. */
+static uint32_t contains_without(const struct array *x, uint32_t here, uint32_t with)
+{
+    uint32_t without = 0;
+    for (uint32_t k = 0; k < x->n_contains; k++)
+        if (here & ~with & 1u << k && x->contains[k]->max != LLM_SCHEMA_ALWAYS) without |= 1u << k;
+    return without;
+}
+
 static llm_term array_place(struct llm_schema *s, struct llm_place p, const uint32_t *counts)
 {
     return llm_term_lazy(s->t, s->array_kind, place_number(s, p, counts), BETWEEN, false);
@@ -107,23 +124,21 @@ static llm_term array_place(struct llm_schema *s, struct llm_place p, const uint
 static llm_term next_item(struct llm_schema *s, const struct array *x, struct llm_place p, const uint32_t *counts)
 {
     struct choices all = {0};
-    uint32_t limit = x->prefix > x->a->min ? x->prefix : x->a->min, here = 0;
+    uint32_t limit = x->prefix > x->a->min ? x->prefix : x->a->min, here = contains_at(x, p.at);
     if (p.at >= x->room) return LLM_TERM_NOTHING;
-    for (uint32_t k = 0; k < x->n_contains; k++) here |= p.at >= x->contains[k]->at ? 1u << k : 0;
     struct llm_place after = p;
     /* Beyond what counts, places are the same. */
     after.at = x->room != LLM_SCHEMA_ALWAYS || p.at < limit ? p.at + 1 : p.at;
     for (uint32_t with = 0; with < 1u << x->n_contains; with++) {
-        uint32_t next[4] = {0}, without = 0;
+        uint32_t next[4] = {0};
         if (with & ~here) continue;
         for (uint32_t k = 0; k < x->n_contains; k++) {
             uint32_t most = x->contains[k]->max == LLM_SCHEMA_ALWAYS ? x->contains[k]->min : x->contains[k]->max + 1;
             next[k] = counts[k] + (with >> k & 1);
             if (next[k] > most) next[k] = most;
-            if (here >> k & 1 && !(with >> k & 1) && x->contains[k]->max != LLM_SCHEMA_ALWAYS) without |= 1u << k;
         }
         if (!can_satisfy(s, x, p.at + 1, next)) continue;
-        llm_term item = value_term(s, llm_schema_item(s, x->a, p.at, with, without));
+        llm_term item = value_term(s, llm_schema_item(s, x->a, p.at, with, contains_without(x, here, with)));
         if (item != LLM_TERM_NOTHING) choose(s, &all, llm_term_join(s->t, item, array_place(s, after, next)));
     }
     return chosen(s, &all);
@@ -302,32 +317,38 @@ static void make_terms(struct llm_schema *s)
     s->object_kind = llm_terms_kind(s->t, expand_object, s);
 }
 
-/* Makes the nodes of what may satisfy one of an array's LLM_C_CONTAINS, and of what may not. */
+/* Makes the nodes of the items of an array: of what satisfies each of its LLM_C_CONTAINS, and each set of them. */
 static void make_items(struct llm_schema *s, struct llm_atom *a)
 {
     const struct array x = array_of(s, a);
-    for (uint32_t i = 0; i <= x.prefix && i < x.room; i++)
-        for (uint32_t k = 0; k < x.n_contains; k++) {
-            if (i < x.contains[k]->at) continue;
-            (void)llm_schema_item(s, a, i, 1u << k, 0);
-            if (x.contains[k]->max != LLM_SCHEMA_ALWAYS) (void)llm_schema_item(s, a, i, 0, 1u << k);
+    for (uint32_t i = 0; i <= x.prefix && i < x.room && x.n_contains > 0; i++) {
+        const uint32_t here = contains_at(&x, i);
+        for (uint32_t with = 0; with < 1u << x.n_contains; with++) {
+            if (with & ~here) continue;
+            (void)llm_schema_item(s, a, i, with, contains_without(&x, here, with));
+            if (!(with & (with - 1))) (void)llm_schema_item(s, a, i, with, 0);
         }
-}
-
-/* Makes the nodes of the members that satisfy one of an object's LLM_C_SOME. */
-static void make_members(struct llm_schema *s, struct llm_atom *a)
-{
-    const struct llm_shape *x = llm_schema_shape(s, a);
-    for (uint32_t k = 0; x && k < x->n_some; k++) {
-        for (size_t i = 0; i < x->n_members; i++)
-            if (x->members[i].some >> k & 1) (void)llm_schema_with(s, x->members[i].node, x, 1u << k);
-        for (size_t i = 0; i < x->n_cells; i++)
-            if (x->cells[i].some >> k & 1) (void)llm_schema_with(s, x->cells[i].node, x, 1u << k);
     }
 }
 
-/* Schemas that can come up are brought to their normal form, so that what is not supported is found before the first token: all but those of items
- * and members that satisfy several conditions at once. */
+/* Makes the nodes of what has the node `node` and satisfies one of `some`, or with `sets` each set of them. */
+static void make_sets(struct llm_schema *s, const struct llm_shape *x, uint32_t node, uint32_t some, bool sets)
+{
+    for (uint32_t with = 1; with < 1u << x->n_some; with++)
+        if (!(with & ~some) && (sets || !(with & (with - 1)))) (void)llm_schema_with(s, node, x, with);
+}
+
+/* Makes the nodes of the members that satisfy an object's LLM_C_SOME. */
+static void make_members(struct llm_schema *s, struct llm_atom *a)
+{
+    const struct llm_shape *x = llm_schema_shape(s, a);
+    const bool sets = x && (x->n_members + x->n_cells) << x->n_some <= MAX_SETS;
+    for (size_t i = 0; x && i < x->n_members; i++) make_sets(s, x, x->members[i].node, x->members[i].some, sets);
+    for (size_t i = 0; x && i < x->n_cells; i++) make_sets(s, x, x->cells[i].node, x->cells[i].some, sets);
+}
+
+/* Schemas that can come up are brought to their normal form, so that what is not supported is found before the first token: all but those of members
+ * that satisfy several conditions at once, if there are very many. */
 static int form_all(struct llm_schema *s, uint32_t root)
 {
     (void)llm_schema_possible(s, root);

@@ -218,9 +218,11 @@ static int apply_constants(struct llm_form *f, struct llm_atoms *a, const json_t
             llm_term text = llm_term_spelled(s->t, json_string_value(v[i]), json_string_length(v[i]), negated ? LLM_SPELL_JSON : LLM_SPELL_USUAL);
             llm_term quote = llm_term_byte(s->t, '"');
             texts[count++] = llm_term_join(s->t, quote, llm_term_join(s->t, text, quote));
+            if (llm_schema_failed(s)) status = -1; /* a list may be long */
         } else if (f->type == LLM_J_NUMBER) {
             if (!negated) texts[count++] = llm_form_compared(f, v[i], LLM_EQUAL);
             else status = llm_form_bound(f, a, v[i], LLM_EQUAL, true);
+            if (llm_schema_failed(s)) status = -1;
         } else if (!scalar && negated) {
             status = apply_constant(f, a, v[i], true);
         } else if (!scalar) {

@@ -6,7 +6,8 @@
 #include "base/hash.h"
 #include "infer/constrain/term_internal.h"
 
-enum { SET_BITS = 12, MAX_JOINING = 64 };
+enum { SET_BITS = 12, MAX_JOINING = 64, MAX_COUNTS = 256,
+       MAX_STEPS = 100, MAX_RESTS = 64 /* of one question whether a term contains another */ };
 
 void llm_terms_fail(struct llm_terms *t, const struct llm_err *e)
 {
@@ -275,6 +276,81 @@ static void join_sets(struct llm_terms *t, struct gathered *g)
     gather(t, g, llm_term_set(t, &all));
 }
 
+/* ---- alternatives that others contain ---- */
+
+/* Terms that follow one another. */
+struct rest { llm_term a; const struct rest *next; };
+
+static bool set_within(const struct llm_byte_set *a, const struct llm_byte_set *b)
+{
+    return !((a->w[0] & ~b->w[0]) | (a->w[1] & ~b->w[1]) | (a->w[2] & ~b->w[2]) | (a->w[3] & ~b->w[3]));
+}
+
+static bool head_within(const struct llm_terms *t, llm_term a, llm_term b)
+{
+    const struct llm_term_node *x = &t->v[a], *y = &t->v[b];
+    if (a == b) return true;
+    if (x->kind == SET && y->kind == SET) return set_within(&t->sets[x->x], &t->sets[y->x]);
+    return x->kind == REPEAT && y->kind == REPEAT && x->x == y->x && x->y >= y->y && x->z <= y->z;
+}
+
+/* Whether `a` is within what `b` and the terms after it join to. */
+static bool within(struct llm_terms *t, llm_term a, const struct rest *b, int depth, int *steps)
+{
+    while (b && b->a == LLM_TERM_EMPTY_TEXT) b = b->next;
+    if (!b) return a == LLM_TERM_EMPTY_TEXT;
+    if (!b->next && (a == b->a || b->a == LLM_TERM_ANYTHING)) return true;
+    if (++*steps > MAX_STEPS || depth == MAX_RESTS) return false;
+    const struct llm_term_node k = t->v[b->a];
+    if (k.kind == JOIN) {
+        const struct rest tail = {k.y, b->next}, head = {k.x, &tail};
+        return within(t, a, &head, depth + 1, steps);
+    }
+    const bool joined = t->v[a].kind == JOIN;
+    const llm_term first = joined ? t->v[a].x : a, others = joined ? t->v[a].y : LLM_TERM_EMPTY_TEXT;
+    if (head_within(t, first, b->a) && within(t, others, b->next, depth + 1, steps)) return true;
+    if (k.nullable && within(t, a, b->next, depth + 1, steps)) return true;
+    if (k.kind != REPEAT || a == LLM_TERM_EMPTY_TEXT) return false;
+    const uint32_t max = k.z == LLM_REPEAT_ALWAYS ? k.z : k.z - 1;
+    const struct rest again = {llm_term_repeat(t, k.x, k.y > 0 ? k.y - 1 : 0, max), b->next}, once = {k.x, &again};
+    return within(t, a, &once, depth + 1, steps);
+}
+
+/* Whether every text of `a` belongs to `b`, as far as their forms show: false may be wrong. */
+static bool is_within(struct llm_terms *t, llm_term a, llm_term b)
+{
+    const struct rest all = {b, NULL};
+    int steps = 0;
+    return within(t, a, &all, 0, &steps);
+}
+
+static bool begins_with_count(const struct llm_terms *t, llm_term a)
+{
+    const struct llm_term_node *k = &t->v[a];
+    if (k->kind == JOIN) k = &t->v[k->x];
+    return k->kind == REPEAT && k->z != LLM_REPEAT_ALWAYS;
+}
+
+/* Drops members that another one contains. What begins with bounded repetitions of texts that can be divided in several ways, like
+ * (\w{0,30} ?){0,100}, has alternatives after each byte that differ in their counts alone: without those that others contain, a state stays small.
+ * Only what begins with a bounded repetition is taken to contain others, and only if few members do: every member is compared with each of them. */
+static void drop_contained(struct llm_terms *t, struct gathered *g)
+{
+    size_t counts = 0;
+    for (size_t i = 0; i < g->n; i++) counts += begins_with_count(t, g->v[i]);
+    if (counts == 0 || counts > MAX_COUNTS || g->n < 2) return;
+    for (size_t i = 0; i < g->n; i++) {
+        if (!begins_with_count(t, g->v[i])) continue;
+        const llm_term all = g->v[i];
+        size_t n = 0;
+        for (size_t k = 0; k < g->n; k++) {
+            if (g->v[k] == all) i = n;
+            if (g->v[k] == all || !is_within(t, g->v[k], all)) g->v[n++] = g->v[k];
+        }
+        g->n = n;
+    }
+}
+
 llm_term llm_term_either(struct llm_terms *t, const llm_term *v, size_t n)
 {
     struct gathered g = {0};
@@ -289,6 +365,7 @@ llm_term llm_term_either(struct llm_terms *t, const llm_term *v, size_t n)
         return LLM_TERM_ANYTHING;
     }
     sort_members(&g);
+    drop_contained(t, &g);
     join_sets(t, &g);
     join_heads(t, &g);
     sort_members(&g);
@@ -330,13 +407,31 @@ llm_term llm_term_not(struct llm_terms *t, llm_term a)
     return make(t, &(struct llm_term_node){.kind = NOT, .x = a, .nullable = !t->v[a].nullable});
 }
 
+struct counts { uint32_t min, max; };
+
+/* Whether min to max times what `k` repeats are as many texts as one repetition has, with any number between the least and the most. No text has
+ * LLM_REPEAT_ALWAYS parts. */
+static bool repeats_as_one(const struct llm_term_node *k, uint32_t min, uint32_t max, struct counts *one)
+{
+    const uint64_t low = k->y, high = k->z, least = low * min, most = high * max;
+    if ((min + UINT64_C(1)) * low > high * min + 1 || least >= LLM_REPEAT_ALWAYS) return false;
+    *one = (struct counts){(uint32_t)least, most < LLM_REPEAT_ALWAYS ? (uint32_t)most : LLM_REPEAT_ALWAYS};
+    return true;
+}
+
 llm_term llm_term_repeat(struct llm_terms *t, llm_term a, uint32_t min, uint32_t max)
 {
+    struct counts counts;
     if (max == 0 || a == LLM_TERM_EMPTY_TEXT) return LLM_TERM_EMPTY_TEXT;
     if (a == LLM_TERM_NOTHING) return min == 0 ? LLM_TERM_EMPTY_TEXT : LLM_TERM_NOTHING;
     if (min == 1 && max == 1) return a;
     if (t->v[a].nullable) min = 0;
     if (a == LLM_TERM_ANYTHING) return a;
+    if (t->v[a].kind == REPEAT && repeats_as_one(&t->v[a], min, max, &counts)) {
+        a = t->v[a].x;
+        min = counts.min;
+        max = counts.max;
+    }
     return make(t, &(struct llm_term_node){.kind = REPEAT, .x = a, .y = min, .z = max, .nullable = min == 0});
 }
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "infer/constrain/regex.h"
 #include "tests/unit/infer/byte_vocab.h"
 
 /* 1: the text belongs to the language; 0: it may be continued to one that does; -1: it may not. */
@@ -59,6 +60,9 @@ static const struct { enum llm_constraint_kind kind; const char *language, *yes[
     {LLM_CONSTRAIN_REGEX, "\\p{Lu}\\x41\\u00e9\\-[\\]a-]", {"ÉAé-]", "ZAé--"}, {"zAé-a", "ÉAé-b"}},
     {LLM_CONSTRAIN_REGEX, "\\p{Letter}\\p{gc=Nd}\\P{Uppercase_Letter}[\\p{General_Category=Symbol}_]", {"é1a+", "A٣é_"}, {"11a+", "é1A+", "éaa+"}},
     {LLM_CONSTRAIN_REGEX, "a{,2}b{2,}c{3}", {"bbccc", "aabbbccc"}, {"aaabbccc", "abccc", "bbcccc"}},
+    {LLM_CONSTRAIN_REGEX, "((ab?){0,2}){2,3}", {"", "abaabaab", "aaaaaa"}, {"aaaaaaa", "abb"}},
+    {LLM_CONSTRAIN_REGEX, "((a{2}){0,3}b){0,2}", {"", "aabb", "aaaab"}, {"ab", "aaabb", "bbb"}}, /* not one repetition */
+    {LLM_CONSTRAIN_REGEX, "((a{2,3}){1,2}){2}", {"aaaa", "aaaaaaa", "aaaaaaaaaaaa"}, {"aaa", "aaaaaaaaaaaaa"}},
     {LLM_CONSTRAIN_REGEX, "\"[^\"]*\"", {"\"\"", "\"a the 日本\""}, {"\"a\"b", "a"}},
     {LLM_CONSTRAIN_GRAMMAR, "root ::= \"a\" root \"b\" | \"\"", {"", "ab", "aaabbb"}, {"aabbb", "b", "ba"}},
     {LLM_CONSTRAIN_GRAMMAR, "root ::= s # all\ns ::= \"a\" s \"b\" | \"a\" s \"c\" |\n  \"d\"", {"d", "aadcb", "aaaadbcbc"}, {"aadb1", "ada"}},
@@ -95,6 +99,28 @@ static void test_texts(void **state)
             if (read_bytes(m, languages[i].no[k], strlen(languages[i].no[k])) == 1) fail_msg("%s: not %s", languages[i].language, languages[i].no[k]);
         }
         llm_constraint_destroy(c);
+    }
+}
+
+/* Where bounded repetitions can divide a text in many ways, the states of a text stay few. */
+static void test_ambiguous_counts(void **state)
+{
+    static const struct { const char *regex; char byte; size_t end; } cases[] = {
+        {"((a{0,1000}){0,1000}){0,1000}", 'a', 1}, {"(((ab?){0,1000}){0,1000}){2,1000}b", 'a', 0}, {"((a{0,1000}b?){0,1000}c?){0,1000}", 'a', 1},
+        {"((.{0,1000}b?){0,1000}c?){0,1000}", 'b', 1}, {"(\\w{0,30}\\s?){0,100}", 'x', 1}, {"([a-z]{0,1000}x){0,1000}", 'x', 1},
+        {"((a{2,1000}b?){2,1000}c?){2,1000}", 'a', 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct llm_err e = {0};
+        struct llm_terms *t = llm_terms_create(20000, &e);
+        assert_non_null(t);
+        llm_term a = llm_regex_term(t, cases[i].regex, strlen(cases[i].regex), LLM_REGEX_WHOLE, &e);
+        for (int k = 0; k < 300; k++) a = llm_term_after(t, a, (unsigned char)cases[i].byte);
+        if (llm_terms_failed(t, &e) < 0) fail_msg("%s: %s", cases[i].regex, e.text);
+        assert_int_not_equal(a, LLM_TERM_NOTHING);
+        assert_int_equal(llm_term_nullable(t, a), cases[i].end);
+        llm_terms_destroy(t);
     }
 }
 
@@ -224,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_ambiguous_counts),
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_guesses), cmocka_unit_test(test_long_texts),

@@ -108,6 +108,9 @@ static void test_refusals(void **state)
         {"{\"pattern\":\"(a)\\\\1\"}", "pattern '(a)\\1': character 6: references to groups are not regular"},
         {"{\"properties\":{\"a\":{\"pattern\":\"(\"}}}", "pattern '('"},
         {"{\"minProperties\":3}", "minProperties above 1 is not supported"},
+        /* What only an item that satisfies two conditions at once demands. */
+        {"{\"type\":\"array\",\"allOf\":[{\"contains\":{\"type\":\"object\",\"patternProperties\":{\"1\":{},\"2\":{},\"3\":{},\"4\":{},\"5\":{}}}},"
+         "{\"contains\":{\"type\":\"object\",\"patternProperties\":{\"6\":{},\"7\":{},\"8\":{},\"9\":{}}}}]}", "more than 8 patterns for one object"},
         {"{\"type\":\"strnig\"}", "type: 'strnig' is not known"},
         {"{\"properties\":[]}", "properties: expected another type"},
         {"{\"type\":\"integer\",\"minimum\":1.2,\"maximum\":1.8}", "no value satisfies it"},
