@@ -372,7 +372,7 @@ static int choose_types(struct llm_model *m, const struct args *a, const char *i
 {
     const int64_t cached = !a->cache_budget ? 0 : a->context ? a->context : llm_config_default_context(&m->config);
     const struct llm_budget_room room = {quantize_budget_bytes(a->budget, m), cached, a->to == LLM_FORMAT_GGUF};
-    const struct budget_request r = {in, a->calibrate, room, tokens, a->calibrate_tokens, a->budget_tokens ? a->budget_tokens : 2048,
+    const struct budget_request r = {{in, a->rotate}, a->calibrate, room, tokens, a->calibrate_tokens, a->budget_tokens ? a->budget_tokens : 2048,
                                      a->calibrate_context};
     int status = quantize_budget(&r, m, with, budget, &with->type, e);
     with->chosen = budget->types;
@@ -399,7 +399,7 @@ static int refine(struct llm_model *m, const struct args *a, const struct llm_qu
     if (r) sink = llm_refine_sink(r);
     with.sink = &sink;
     if (status == 0) status = quantize(m, a, &with, budget, e);
-    const struct refine_request of = {in, a->calibrate, a->calibrate_tokens, a->calibrate_context, a->refine};
+    const struct refine_request of = {{in, a->rotate}, a->calibrate, a->calibrate_tokens, a->calibrate_context, a->refine};
     if (status == 0) status = quantize_refine(&of, r, m, e);
     llm_refine_destroy(r);
     return status;
@@ -632,9 +632,7 @@ int main(int argc, char **argv)
     if (a.drop_layers && (a.budget || a.refine || a.merge.n > 0)) {
         llm_usage(&cli, "--drop-layers: expected no --%s", a.budget ? "budget" : a.refine ? "refine" : "merge");
     }
-    if (a.rotate && (a.budget || a.refine || a.merge.n > 0)) {
-        llm_usage(&cli, "--rotate: expected no --%s", a.budget ? "budget" : a.refine ? "refine" : "merge");
-    }
+    if (a.rotate && a.merge.n > 0) llm_usage(&cli, "--rotate: expected no --merge");
     if (a.cache_budget && !a.budget) llm_usage(&cli, "--cache-budget: expected --budget too");
     if (a.context && !a.cache_budget) llm_usage(&cli, "--context: expected --cache-budget too");
     if (a.budget_tokens && !a.budget) llm_usage(&cli, "--budget-tokens: expected --budget too");

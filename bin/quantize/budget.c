@@ -43,10 +43,10 @@ static int no_row(void *arg, const struct llm_quant_report *r, struct llm_err *e
 }
 
 /* Quantises a fresh copy of the model by the plan and measures the divergence of its predictions on the text that was held out. */
-static int measure_plan(const char *in, const struct llm_quant_plan *plan, const char *cache, struct llm_kl_base *held, struct llm_kl *kl,
-                        double *windows, struct llm_err *e)
+static int measure_plan(const struct quantize_in *in, const struct llm_quant_plan *plan, const char *cache, struct llm_kl_base *held,
+                        struct llm_kl *kl, double *windows, struct llm_err *e)
 {
-    struct llm_model *m = llm_model_load(in, e);
+    struct llm_model *m = quantize_load(in, e);
     struct llm_quant_spool spool = {0};
     struct llm_quant_plan with = *plan;
     with.spool = &spool;
@@ -119,7 +119,7 @@ static int measure_rival(const struct budget_request *r, const struct llm_quant_
     struct llm_quant_plan with = *plan;
     struct llm_kl kl;
     with.type = x->mix;
-    int status = measure_plan(r->in, &with, x->cache, held, &kl, windows + n, e);
+    int status = measure_plan(&r->in, &with, x->cache, held, &kl, windows + n, e);
     if (status != 0) return status;
     for (int64_t i = 0; i < n; i++) windows[n + i] = windows[i] - windows[n + i];
     const double difference = ours->mean - kl.mean;
@@ -137,7 +137,7 @@ static int compare(const struct budget_request *r, const struct llm_model *m, co
     double *windows = llm_calloc((size_t)(2 * n), sizeof *windows, "windows", e), best = 0;
     struct llm_kl a;
     ours.chosen = b->types;
-    int status = windows ? measure_plan(r->in, &ours, b->cache_types, held, &a, windows, e) : -1;
+    int status = windows ? measure_plan(&r->in, &ours, b->cache_types, held, &a, windows, e) : -1;
     if (status == 0) {
         llm_note("budget: %" PRIu64 " of %" PRIu64 " bytes; KL %.6f predicted, %.6f%s measured on %" PRId64 " tokens held out%s", b->bytes,
                  r->room.bytes, b->predicted, a.mean, llm_kl_interval(a.error).text, a.tokens, n > 1 ? " (95%)" : "");
@@ -159,7 +159,7 @@ int quantize_budget(const struct budget_request *r, struct llm_model *m, const s
                     const struct llm_quant_type **type, struct llm_err *e)
 {
     struct llm_kl_base probe = {0}, held = {0};
-    struct llm_model *base = llm_model_load(r->in, e);
+    struct llm_model *base = llm_model_load(r->in.path, e);
     struct rival better = {0};
     struct llm_input text = {0};
     int status = base ? llm_input_read(&text, r->text, base, e) : -1;

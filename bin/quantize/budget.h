@@ -3,6 +3,7 @@
 #define BIN_QUANTIZE_BUDGET_H
 
 #include "bin/quantize/calibrate.h"
+#include "bin/quantize/load.h"
 #include "quant/budget.h"
 
 /* "3.9bpw", "120MiB", "120M" or bytes: bytes of the model's weights. 0 if the text is none of these. */
@@ -15,7 +16,7 @@ int64_t quantize_tokens_before(const char *option, const char *text, const struc
 const struct llm_quant_type *quantize_budget_mix(const struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes);
 
 struct budget_request {
-    const char *in;                /* the file of the model, which is loaded again to be compared with */
+    struct quantize_in in;         /* is loaded again to be compared with */
     const char *text;              /* calibration's */
     struct llm_budget_room room;   /* bytes, and tokens of a cache that is within them */
     int64_t first_held_out, max;   /* quantize_tokens_before; tokens of the text that are read at all, 0: all */

@@ -27,7 +27,7 @@ int quantize_refine(const struct refine_request *q, struct llm_refine *r, struct
     struct llm_kl before, after;
     struct llm_input text = {0};
     const int64_t first = quantize_tokens_before("refine", q->text, m, q->max, e); /* of those held out */
-    struct llm_model *base = first < 0 ? NULL : llm_model_load(q->in, e);
+    struct llm_model *base = first < 0 ? NULL : quantize_load(&q->in, e);
     double *windows = NULL, difference;
     int status = base ? llm_input_read(&text, q->text, base, e) : -1;
     const int64_t n = q->max > 0 && text.n > (size_t)q->max ? q->max : (int64_t)text.n;

@@ -2,10 +2,12 @@
 #ifndef BIN_QUANTIZE_REFINE_H
 #define BIN_QUANTIZE_REFINE_H
 
+#include "bin/quantize/load.h"
 #include "quant/refine.h"
 
 struct refine_request {
-    const char *in, *text;        /* the model and the text, which are read again */
+    struct quantize_in in;        /* is read again, and so is the text */
+    const char *text;
     int64_t max, context, steps;  /* the text's first tokens that are read, 0: all; tokens of a window, 0: 512 */
 };
 /* Refines `m`, whose blocks `r` took, on the text but its last eighth (64 tokens at least), and says on standard error how far the predictions

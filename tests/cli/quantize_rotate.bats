@@ -19,11 +19,22 @@ load quantize_suite
     llm-infer -m r.llm -n 3 --temperature 0 "1 2 3" > /dev/null
 }
 
+@test "--rotate with --refine and with --budget: what the matrices were is what they are after the rotation" {
+    llm-quantize -t q3_k --rotate --refine 12 "${CALIBRATE[@]}" "${MEASURE[@]}" "$M" a.llm 2> said
+    grep -q 'the refined model is written' said
+    llm-quantize -q -t q3_k --rotate --refine 12 -j 3 "${CALIBRATE[@]}" "$M" b.llm
+    cmp a.llm b.llm
+    llm-quantize -t q3_k --rotate "${CALIBRATE[@]}" "${MEASURE[@]}" "$M" plain.llm 2> plain
+    awk '/held: KL/ { kl[n++] = $4 } END { exit !(n == 2 && kl[0] < .9 * kl[1]) }' said plain || fail "$(cat said plain)"
+    llm-quantize --rotate --budget 5bpw "${CALIBRATE[@]}" "${MEASURE[@]}" "$M" b.llm 2> said
+    grep -q "budget: the budget's choice is written" said
+    awk '/held: KL/ { kl[n++] = $4 } END { exit !(n == 2 && kl[0] < .5 * kl[1]) }' said plain || fail "$(cat said plain)"
+}
+
 @test "--rotate: what cannot be rotated is said by name, and nothing is written" {
     printf '{"model_type": "gpt2", "vocab_size": 256, "n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}' > g.json
     llm-train -q -c g.json -T "$BATS_FILE_TMPDIR/tok.json" -l 16 -b 1 --steps 1 -o g.llm "$BATS_FILE_TMPDIR/data.tok"
     refused 69 "a model of type 'gpt2': its norms are no RMSNorms" llm-quantize -t q8_0 --rotate g.llm x.llm
-    refused 2 'expected no --budget' llm-quantize -t q4_0 --rotate --budget 5bpw --calibrate "$HELD" "$M" x.llm
-    refused 2 'expected no --refine' llm-quantize -t q4_0 --rotate --refine 2 --calibrate "$HELD" "$M" x.llm
+    refused 2 '--rotate: expected no --merge' llm-quantize -t q4_0 --rotate --merge a.llm "$M" x.llm
     [[ ! -e x.llm ]]
 }
