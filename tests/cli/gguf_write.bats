@@ -145,6 +145,17 @@ END
     run --separate-stderr llm-quantize -t f32 m.llm m.gguf
     [[ $stderr == *"sliding_window: llama.cpp has none for a model of type 'mistral': it differs from the 9-th token on"* ]]
     [[ $stderr == *"rope_scaling: llama.cpp takes 32 and 1 as beta_fast and beta_slow"* ]]
+    kv='"num_key_value_heads": 1, "max_position_embeddings": 64, "rope_parameters": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1'
+    echo "{\"model_type\": \"qwen2\", $small, $kv, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 32}}" > c.json
+    llm-train -q -c c.json -T tok.json -n 0 -o m.llm
+    run -0 --separate-stderr llm-quantize -t f32 m.llm m.gguf
+    [[ $stderr == *"rope_scaling: llama.cpp does not load a model of type 'qwen2' with factors of rotary frequencies"* ]]
+    kv='"kv_lora_rank": 8, "q_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "moe_intermediate_size": 16'
+    key='"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "topk_method": "group_limited_greedy"'
+    echo "{\"model_type\": \"deepseek_v2\", $small, $kv, $key, \"first_k_dense_replace\": 0}" > c.json
+    llm-train -q -c c.json -T tok.json -n 0 -o m.llm
+    run -0 --separate-stderr llm-quantize -t f32 m.llm m.gguf
+    [[ $stderr == *"topk_method: llama.cpp chooses groups of experts by their two best, and a model of type 'deepseek_v2' by the best one"* ]]
     # groups that are all chosen are one group: llama.cpp ends itself at other numbers
     kv='"kv_lora_rank": 8, "q_lora_rank": null, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "moe_intermediate_size": 16'
     key='"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 2, "rope_scaling": {"rope_type": "linear", "factor": 4}'

@@ -383,7 +383,7 @@ static int check_wants(const struct save *s, struct llm_err *e)
                     wanted ? "true" : "false", wanted ? "false" : "true");
 }
 
-/* Says what the file has and llama.cpp does not look at, so that it computes something else. */
+/* Says what the file has and llama.cpp does not look at, so that it computes something else or does not load the file. */
 static void tell_unread(const struct save *s)
 {
     const struct llm_config *c = &s->config;
@@ -397,6 +397,14 @@ static void tell_unread(const struct save *s)
     if (r->kind == LLM_ROPE_YARN && ((r->beta_fast > 0 && r->beta_fast != 32) || (r->beta_slow > 0 && r->beta_slow != 1))) {
         llm_note("rope_scaling: llama.cpp takes 32 and 1 as beta_fast and beta_slow of a model of type '%s': it differs from the first token on",
                  s->m->config.model_type);
+    }
+    const bool reads_factors = strcmp(s->arch->gguf, "llama") == 0 || (strcmp(s->arch->gguf, "phi3") == 0 && !llm_gguf_one_list(r));
+    if (r->kind == LLM_ROPE_LONGROPE && !reads_factors) {
+        llm_note("rope_scaling: llama.cpp does not load a model of type '%s' with factors of rotary frequencies", s->m->config.model_type);
+    }
+    if (c->topk_method == LLM_TOPK_GROUPS && c->topk_group < c->n_group) {
+        llm_note("topk_method: llama.cpp chooses groups of experts by their two best, and a model of type '%s' by the best one: it differs from the "
+                 "first token on", s->m->config.model_type);
     }
     if (c->kv_lora_rank == 0) return;
     if (r->kind == LLM_ROPE_LINEAR && r->factor > 1) {
