@@ -283,7 +283,7 @@ static void enter_within(struct llm_share *s, int64_t group, struct llm_ctx *c)
 static void enter(struct llm_between *b, struct llm_ctx *c, int64_t layer)
 {
     struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, between));
-    if (c->recomputing) return;
+    if (c->recomputing || s->n_groups == 0) return; /* of an adapter no layer's parameters are apart */
     if (s->zero < 3) enter_within(s, llm_share_group(s, layer), c);
     else if (b->recorded <= 1) advance_within(s, llm_share_group(s, layer) - s->first_group + 1, c);
 }
@@ -291,7 +291,7 @@ static void enter(struct llm_between *b, struct llm_ctx *c, int64_t layer)
 static void left(struct llm_between *b, struct llm_ctx *c, int64_t layer)
 {
     struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, between));
-    if (!s->overlap) return;
+    if (!s->overlap || s->n_groups == 0) return;
     if (layer > 0 && layer < s->n_layers && llm_share_group(s, layer - 1) == llm_share_group(s, layer)) return; /* others of its group are to come */
     if (b->recorded == 1) {
         advance_within(s, groups_of_pass(s) + 1 + (layer == s->n_layers ? 0 : s->end_group - llm_share_group(s, layer)), c);
@@ -313,7 +313,7 @@ static void enter_alone(struct llm_between *b, struct llm_ctx *c, int64_t layer)
 {
     struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, eval_between));
     const int64_t group = llm_share_group(s, layer);
-    if (s->zero < 3 || s->err.status != 0) return;
+    if (s->zero < 3 || s->n_groups == 0 || s->err.status != 0) return;
     if (group + 1 < s->eval_position) s->eval_position = group; /* the model is run once more */
     if (advance_alone(s, group + 1, &s->err) == 0) return;
     if (!llm_ctx_failed(c)) c->err = s->err;

@@ -51,11 +51,11 @@ same_for() {
 }
 
 @test "preferences: pairs, with and without a reference; single replies; rewards of pairs" {
-    llm-train -q -j 1 -c tiny --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 -T "$F/tok.json" -l 64 -n 0 -o base.llm
+    llm-train -q -j 1 -c tiny --set num_hidden_layers=3 --set hidden_size=32 --set intermediate_size=48 -T "$F/tok.json" -l 64 -n 0 -o base.llm
     local from=(llm-train -q -j 1 --init base.llm -l 64 -n 3 --lr 1e-2)
     same_for "2 3" "0 1" "${from[@]}" --objective dpo -b 6 --grad-shards 6 "$F/pairs.jsonl"
     same_for "2" "1" "${from[@]}" --objective dpo --loss simpo -b 4 --accumulate 2 --grad-shards 4 "$F/pairs.jsonl"
-    same_for "3" "1" "${from[@]}" --objective dpo --adapter lora -b 6 --grad-shards 6 "$F/pairs.jsonl"
+    same_for "3" "1 3" "${from[@]}" --objective dpo --adapter lora -b 6 --grad-shards 6 --val .2 --eval-every 2 "$F/pairs.jsonl"
     same_for "2" "1" "${from[@]}" --objective kto -b 3 --accumulate 2 --grad-shards 2 "$F/labels.jsonl"
     same_for "3" "0" "${from[@]}" --objective reward -b 6 --grad-shards 6 "$F/pairs.jsonl"
 }
