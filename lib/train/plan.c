@@ -475,7 +475,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     /* With zero=1 frames of experts, which are most of the file, are short and come from few ranks. */
     const bool joined = members > 1 || (ranks * cp > 1 && l->zero > (ep > 1));
     const double saving = collected + (joined ? llm_frames_memory_joined(stored, frames, whole.frame) : llm_frames_memory(stored, frames));
-    p->other += saving > p->activations ? saving - p->activations : 0;
+    p->other += fmax(saving - p->activations, shared.passing);
     p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;
     p->step_seconds = (one.seconds + steps * each) * passes;
     p->seconds = p->step_seconds * (double)o->steps;

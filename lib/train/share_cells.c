@@ -369,7 +369,8 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     c.gradients *= 1 + (double)c.buffers;
     if (n_ranks == 1 && (l->zero < 2 || llm_layout_lanes(l) == 1)) return c;
     const double slots = l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS, travelling = size->params < slots * unit ? size->params : slots * unit;
-    c.staging = 4 * travelling / ranks * (all_nodes - (double)c.nodes); /* of the rank whose own nodes take most */
+    if (int8) c.passing = llm_share_int8_memory(n_ranks, o, unit);
+    else c.staging = 4 * travelling / ranks * (all_nodes - (double)c.nodes); /* of the rank whose own nodes take most */
     c.ahead = llm_share_ahead(l, o, size->in_layers - size->largest, n_ranks);
     if (l->zero < 2) return c;
     const double two = 2 * size->largest < size->in_layers ? 2 * size->largest : size->in_layers;

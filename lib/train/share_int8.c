@@ -24,6 +24,11 @@ double llm_share_int8_sent(int64_t n_ranks, const struct llm_layout *l, const st
     return part * ((double)width(llm_shard_rows(n_ranks, parts)) + back) + largest;
 }
 
+double llm_share_int8_memory(int64_t n_ranks, const struct llm_train_options *o, double n)
+{
+    return n * (sizeof(int32_t) + (double)width(llm_train_options_parts(o)) * (2 - 1 / (double)n_ranks));
+}
+
 static int64_t shards_of(const struct llm_share *s, int rank)
 {
     const struct llm_shard_run run = llm_shard_run(rank, s->n, s->run.n);

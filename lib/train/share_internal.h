@@ -74,6 +74,8 @@ int llm_share_send_group(struct llm_share *s, int64_t group, struct llm_err *e) 
 int llm_share_finish_group(struct llm_share *s, int64_t group, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- share_int8.c ---- */
+/* Bytes that the sum of a unit of n elements takes while it is made. */
+double llm_share_int8_memory(int64_t n_ranks, const struct llm_train_options *o, double n);
 /* Bytes that a rank sends in a step, with an update of `params` parameters, at most. */
 double llm_share_int8_sent(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, double params);
 /* Adds the shards that llm_shard_keep has kept: the owners, or with zero 0 all ranks, have the gradient in llm_param.grad. Collective. */

@@ -30,10 +30,10 @@ bool llm_share_scatters(const struct llm_share *s)
 
 /* ---- memory ---- */
 
-/* Places the parameters of each group in the memory of weights, or of gradients; returns the floats of the largest. */
-static size_t place_groups(struct llm_share *s, bool gradients, size_t *offset)
+/* Places the parameters of each group in the memory of weights, or of gradients. largest: the floats of the largest group with an even number, and of
+ * the largest one with an odd number. */
+static void place_groups(struct llm_share *s, bool gradients, size_t *offset, size_t largest[2])
 {
-    size_t largest = 0;
     for (int64_t g = 0; g < s->n_groups; g++) {
         size_t at = 0;
         for (size_t i = 0; i < s->n_params; i++) {
@@ -41,9 +41,8 @@ static size_t place_groups(struct llm_share *s, bool gradients, size_t *offset)
             offset[i] = at;
             at += llm_shard_stride(s->t[i].p) * (size_t)(gradients ? llm_share_gradients(s, i) : 1);
         }
-        if (at > largest) largest = at;
+        if (at > largest[g % 2]) largest[g % 2] = at;
     }
-    return largest;
 }
 
 int llm_share_place(struct llm_share *s, size_t i, struct llm_err *e)
@@ -474,11 +473,14 @@ int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct
     s->gradient_offset = llm_calloc(s->n_params, sizeof *s->gradient_offset, "the ranks' shares", e);
     s->weight_offset = llm_calloc(s->n_params, sizeof *s->weight_offset, "the ranks' shares", e);
     if (!s->gradient_offset || !s->weight_offset) return -1;
-    const size_t gradients = place_groups(s, true, s->gradient_offset), weights = place_groups(s, false, s->weight_offset);
-    for (int i = 0; i < 2 && weights > 0; i++) {
-        if (s->zero >= 2 && !(s->gradients[i] = llm_alloc_huge(gradients, sizeof(float), "gradients of layers", e))) return -1;
-        if (s->zero >= 2) memset(s->gradients[i], 0, gradients * sizeof(float));
-        if (s->zero >= 3 && !(s->weights[i] = llm_alloc_huge(weights, sizeof(float), "weights of layers", e))) return -1;
+    size_t gradients[2] = {0}, weights[2] = {0};
+    place_groups(s, true, s->gradient_offset, gradients);
+    place_groups(s, false, s->weight_offset, weights);
+    for (int i = 0; i < 2; i++) { /* of a single group one is enough */
+        if (weights[i] == 0) continue;
+        if (s->zero >= 2 && !(s->gradients[i] = llm_alloc_huge(gradients[i], sizeof(float), "gradients of layers", e))) return -1;
+        if (s->zero >= 2) memset(s->gradients[i], 0, gradients[i] * sizeof(float));
+        if (s->zero >= 3 && !(s->weights[i] = llm_alloc_huge(weights[i], sizeof(float), "weights of layers", e))) return -1;
     }
     return 0;
 }

@@ -25,3 +25,10 @@ load ../ranks_memory
     planned 4 .06 -c moe --set num_hidden_layers=6 --set hidden_size=512 --set intermediate_size=512 --set num_local_experts=8 \
         --set vocab_size=8192 --precision f32 --grad-shards 4 --shard dp=4,ep=2,zero=1
 }
+
+@test "a model whose layers are one group has memory for one; gradients that are summed as integers" {
+    planned 2 .06 -c rwkv7 --set num_hidden_layers=4 --set hidden_size=512 --grad-shards 2 --shard dp=2,zero=3
+    wide 2 dp=2,zero=3 --checkpoint-every 6
+    planned 2 .06 -c tiny --set num_hidden_layers=4 --set hidden_size=512 --set intermediate_size=1536 --set num_attention_heads=8 \
+        --set num_key_value_heads=8 --set vocab_size=4096 --grad-shards 4 --gradients int8 --shard dp=2,zero=1
+}
