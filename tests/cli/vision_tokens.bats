@@ -50,7 +50,9 @@ vector() {
         llm-train -q -j 1 --objective classify --init "$V/$m" --precision f32 -b 1 --accumulate 5 -n 6 --lr 1e-3 --schedule constant --warmup 0 \
             --clip 0 --weight-decay 0 --beta2 .95 --order sequential -o again.llm ten.images
         cmp <(llm-infer -m out.llm --classify --image ten.images) <(llm-infer -m again.llm --classify --image ten.images)
-        llm-train -q --objective classify --init "$V/$m" -b 5 -n 2 --mixup .4 --flip .5 --crop 1 -o mixed.llm ten.images
+        llm-train -q --objective classify --init "$V/$m" -b 6 -n 2 --mixup .4 --flip .5 --crop 1 -o mixed.llm ten.images
+        llm-train -q --objective classify --init "$V/$m" -b 2 --accumulate 3 -n 2 --mixup .4 --flip .5 --crop 1 -o again.llm ten.images
+        cmp mixed.llm again.llm
     done
 }
 

@@ -218,15 +218,19 @@ static struct llm_tensor *look_up(struct llm_ctx *c, const struct run *r)
     return b->given ? llm_replace(c, x, b->given, b->given_row) : x;
 }
 
-/* Puts a picture's registers into the places after its class token. */
+/* Puts each picture's registers into the places after its class token. They are looked up for each, so that gradients are added picture by picture,
+ * however many a pass has. */
 static struct llm_tensor *put_registers(struct llm_ctx *c, const struct run *r, struct llm_tensor *x)
 {
-    const int64_t n = r->config->num_registers, length = llm_config_picture_tokens(r->config);
-    int32_t *numbers = llm_op_alloc(c, n + x->rows, sizeof *numbers), *rows = numbers + n;
-    for (int64_t i = 0; i < n && !llm_ctx_failed(c); i++) numbers[i] = (int32_t)i;
-    for (int64_t t = 0; t < x->rows && !llm_ctx_failed(c); t++) rows[t] = t % length >= 1 && t % length <= n ? (int32_t)(t % length - 1) : -1;
+    const int64_t n = r->config->num_registers, length = llm_config_picture_tokens(r->config), all = x->rows / length * n;
+    int32_t *numbers = llm_op_alloc(c, all + x->rows, sizeof *numbers), *rows = numbers + all;
+    for (int64_t i = 0; i < all && !llm_ctx_failed(c); i++) numbers[i] = (int32_t)(i % n);
+    for (int64_t t = 0; t < x->rows && !llm_ctx_failed(c); t++) {
+        const int64_t at = t % length - 1;
+        rows[t] = at >= 0 && at < n ? (int32_t)(t / length * n + at) : -1;
+    }
     if (llm_ctx_failed(c)) return &c->nothing;
-    return llm_replace(c, x, llm_embedding(c, numbers, n, r->stack->registers, 1), rows);
+    return llm_replace(c, x, llm_embedding(c, numbers, all, r->stack->registers, 1), rows);
 }
 
 static struct llm_tensor *embed(struct llm_ctx *c, const struct run *r)
