@@ -138,6 +138,17 @@ static struct subject subject_of(const struct llm_config *c, const struct llm_mo
     return (struct subject){c, of, o, l, of_shard < o->batch ? of_shard : o->batch, o->batch * (o->accumulate < PASSES ? o->accumulate : PASSES)};
 }
 
+/* Trials have no tokenizer, and rows of random tokens: any token masks others, rows of texts that are filled in are as long as others, and
+ * completions are of no policy. */
+static void do_without_data(struct llm_config *c, struct llm_train_options *o)
+{
+    struct llm_train_options plain;
+    llm_train_options_default(&plain);
+    if (c->mask_token_id < 0) c->mask_token_id = 0;
+    if (strcmp(llm_objectives[o->objective]->name, "fim") == 0) o->objective = plain.objective;
+    llm_option_set_word(o, "off-policy", true);
+}
+
 /* The memory and time of a step of a model of so many layers: of one pass of so many rows, or, of 0 rows, of the run's rows. */
 static int try_layers(const struct subject *w, int64_t layers, int64_t rows, struct llm_plan_sample *s, struct llm_err *e)
 {
@@ -151,6 +162,7 @@ static int try_layers(const struct subject *w, int64_t layers, int64_t rows, str
     struct llm_trainer t = {.layout = {.tp = members, .ep = ep, .cp = llm_layout_rows(w->l), .zero = members > 1 || ep > 1}};
     struct llm_step_report r;
     small.num_hidden_layers = layers;
+    do_without_data(&small, &options);
     if (options.checkpoint_every > layers) options.checkpoint_every = layers;
     if (rows > 0) {
         t.keeps_forms = options.accumulate > 1 || options.grad_shards > 1;

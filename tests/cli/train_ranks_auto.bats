@@ -130,6 +130,17 @@ total() { awk '$1 == "total_bytes" { print $2 }' plan; }
     "${gpt[@]}" -q -n 1 -b 4 --grad-shards 2 --shard auto -o x.llm # one process: nothing is divided
 }
 
+@test "objectives whose rows need a tokenizer or a policy are planned without: infilling, masked tokens, reinforcement" {
+    local special=() name what
+    for name in '</s>' '[MASK]' '<|fim_prefix|>' '<|fim_suffix|>' '<|fim_middle|>'; do special+=(--special "$name"); done
+    llm-tokenize train --model byte "${special[@]}" -o tok.json /dev/null
+    for what in "tiny --objective fim" "bert-mini --objective mlm" "tiny --objective grpo" "tiny --objective reinforce" "tiny --objective ppo"; do
+        # shellcheck disable=SC2086  # a preset and an option
+        chosen llm-train -c $what -T tok.json -l 24 -b 2 --grad-shards 2 --shard auto,ranks=2 > /dev/null
+        grep -q '^total_bytes' plan
+    done
+}
+
 @test "wrong words, too few or too many ranks, no layout: status 2, one line; a rank without data" {
     local word few="the simplest because of: --grad-shards: expected at least one shard for each of"
     local form="auto,ranks=RANKS,memory=BYTES,flops=RATE,bandwidth=RATE,latency=SECONDS"
