@@ -162,7 +162,9 @@ static int take_negative(const struct run *r, struct line *l, struct llm_prompt 
         p->n_negative = (int64_t)n;
     }
     json_object_del(l->object, "negative_prompt");
-    return negative_check(r->s, p, e);
+    if (negative_check(r->s, p, e) == 0) return 0;
+    if (p->cfg_scale != r->s->a->cfg_scale) e->status = EX_DATAERR; /* other lines may not be guided */
+    return -1;
 }
 
 /* The id, which is the line's number if it has none, is part of the key of the prompt's random numbers. */

@@ -55,6 +55,9 @@ setup() { m=$ROOT/tests/golden/tiny; }
     refused 2 "a search is not guided" llm-infer -m "$m" --beams 2 --cfg-scale 2 hello
     refused 2 "--negative-prompt goes with" llm-infer -m "$m" --negative-prompt no hello
     refused 2 "--cfg-scale: expected a -b of 2" llm-infer -m "$m" --cfg-scale 2 -b 1 hello
+    printf '{"prompt": "a"}\n{"prompt": "a", "cfg_scale": 2}\n{"prompt": "a"}\n' > some.jsonl # a line's own guidance fails the line alone
+    run -65 --separate-stderr llm-infer -m "$m" --jsonl -n 1 -b 1 some.jsonl
+    assert_equal "$(jq -c .error <<< "$output" | tr '\n' ' ')" 'null "--cfg-scale: expected a -b of 2 or more" null '
     refused 69 "--cfg-scale: expected a decoder" llm-infer -m "$ROOT/tests/golden/tiny-t5" --cfg-scale 2 --ids '5 6'
     run -65 --separate-stderr llm-infer -m "$m" --beams 2 --jsonl --ids -n 2 - <<< '{"ids": [4], "samples": 3}'
     [[ $output == *'"samples\": expected at most 2'* ]]
