@@ -61,6 +61,12 @@ static struct place place_of(const struct llm_model *m, const struct llm_param *
     return of;
 }
 
+/* The same of the feed-forward part: in mixtures a layer's own number counts. */
+static struct place feed_forward_place_of(const struct llm_model *m, const struct llm_param *p)
+{
+    return m->config.num_experts > 1 ? (struct place){p->spec->layer, (int)m->config.num_hidden_layers} : place_of(m, p);
+}
+
 static enum llm_dtype values_type(const struct llm_quant_type *t, struct place l, int64_t gqa, int64_t experts)
 {
     enum llm_dtype type = t->dtype;
@@ -117,7 +123,7 @@ static enum llm_dtype two_bits_type(const struct llm_quant_type *t, const struct
 {
     const enum llm_dtype more = t->mix == LLM_MIX_IQ2_XS ? LLM_Q2_K : LLM_IQ3_S;
     const int64_t experts = m->config.num_experts;
-    const struct place l = place_of(m, p);
+    const struct place l = feed_forward_place_of(m, p);
     switch (p->spec->stem) {
     case LLM_STEM_EMBED: return more;
     case LLM_STEM_V:
@@ -137,7 +143,7 @@ static enum llm_dtype three_bits_type(const struct llm_quant_type *t, bool impor
 {
     const enum llm_quant_mix mix = t->mix;
     const int64_t experts = m->config.num_experts;
-    const struct place l = place_of(m, p);
+    const struct place l = feed_forward_place_of(m, p);
     const enum llm_dtype fewer = mix == LLM_MIX_IQ3_XS ? LLM_IQ3_XXS : mix == LLM_MIX_IQ3_XXS ? LLM_IQ2_S : t->dtype;
     switch (p->spec->stem) {
     case LLM_STEM_EMBED: return LLM_IQ3_S;
@@ -172,6 +178,7 @@ enum llm_dtype llm_mix_type(const struct llm_quant_type *type, bool importances,
     const bool three = type->mix == LLM_MIX_IQ3_M || type->mix == LLM_MIX_IQ3_S || type->mix == LLM_MIX_IQ3_XS || type->mix == LLM_MIX_IQ3_XXS;
     if (head && p->weight.k % llm_dtypes[type->dtype].block_size) return LLM_Q8_0;
     if (head) return two || type->mix == LLM_MIX_IQ3_XXS ? LLM_Q5_K : LLM_Q6_K;
+    if (p->spec->unit == LLM_UNIT_MAMBA || p->spec->unit == LLM_UNIT_MAMBA2) return type->dtype; /* none of the rules is for its matrices */
     if (two) return two_bits_type(type, m, p, gqa);
     if (three) return three_bits_type(type, importances, m, p, gqa);
     switch (p->spec->stem) {
@@ -182,7 +189,7 @@ enum llm_dtype llm_mix_type(const struct llm_quant_type *type, bool importances,
     case LLM_STEM_OUT: return out_type(type, c->num_experts);
     case LLM_STEM_DOWN:
     case LLM_STEM_EXPERT_DOWN:
-    case LLM_STEM_SHARED_DOWN: return down_type(type, importances, place_of(m, p));
+    case LLM_STEM_SHARED_DOWN: return down_type(type, importances, feed_forward_place_of(m, p));
     default: return type->dtype;
     }
 }

@@ -44,6 +44,22 @@ types_of() { # REPORT: "type count" lines of tensors that changed
     [[ $(awk -F'\t' '$4 == "q4_k" {print $12}' r.tsv | sort -u) == 4.5 ]]
 }
 
+@test "mixes: llama.cpp's rules count layers of mixtures by their numbers, and are not for Mamba's matrices" {
+    local small='"vocab_size": 256, "hidden_size": 256, "num_hidden_layers": 4, "tie_word_embeddings": false'
+    echo "{\"model_type\": \"mamba\", $small, \"expand\": 1}" > c.json
+    llm-train -q -c c.json -T "$BATS_FILE_TMPDIR/tok.json" -n 0 -o m.llm
+    llm-quantize -q -t q3_k_m --report r.tsv m.llm x.llm
+    [[ $(awk -F'\t' '$1 ~ /in_proj|out_proj/ {print $4}' r.tsv | sort | uniq -c | xargs) == '8 q3_k' ]]
+    echo "{\"model_type\": \"deepseek_v3\", $small, \"intermediate_size\": 256, \"moe_intermediate_size\": 256, \"n_routed_experts\": 2, \"num_attention_heads\": 2,
+        \"num_experts_per_tok\": 1, \"kv_lora_rank\": 256, \"q_lora_rank\": 256, \"qk_nope_head_dim\": 128, \"qk_rope_head_dim\": 64, \"v_head_dim\": 128,
+        \"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": 1}" > c.json
+    llm-train -q -c c.json -T "$BATS_FILE_TMPDIR/tok.json" -n 0 -o m.llm
+    llm-quantize -q -t q4_k_m --report r.tsv m.llm x.llm
+    [[ $(awk -F'\t' '$1 ~ /layers.0.mlp.down_proj/ {print $4}' r.tsv) == q4_k ]]
+    [[ $(awk -F'\t' '$1 ~ /layers.2.mlp.experts.0.down_proj/ {print $4}' r.tsv) == q6_k ]]
+    [[ $(awk -F'\t' '$1 ~ /layers.1.mlp.experts.0.down_proj/ {print $4}' r.tsv) == q4_k ]]
+}
+
 @test "--tensor-type, --output-tensor-type, --token-embedding-type" {
     llm-quantize -q -t q3_k_m --tensor-type '*layers.1.*v_proj*=f16' --tensor-type '*v_proj*=q8_0' --output-tensor-type bf16 \
         --token-embedding-type keep --report r.tsv "$M" m.gguf
