@@ -296,6 +296,15 @@ static int take_parts(struct run *r, struct line *l, struct llm_prompt *p, size_
     return 0;
 }
 
+static int constrain(struct run *r, struct line *l, struct llm_prompt *p, struct llm_err *e)
+{
+    if (constraints_take(r->s, l->object, &l->constraint, e) < 0) return -1;
+    p->constraint = l->constraint;
+    if (tools_constrain(&l->tools, r->s, p, e) < 0) return -1;
+    l->constraint = p->constraint;
+    return 0;
+}
+
 /* `text` is NULL if the line is too long. Without l->object `e` says already why the line is no JSON. */
 static int take_line(struct run *r, const char *text, struct line *l, struct llm_prompt *p, struct llm_err *e)
 {
@@ -326,10 +335,10 @@ static int take_line(struct run *r, const char *text, struct line *l, struct llm
     p->adapters = l->adapters;
     if (steer_take(r->s, l->object, &l->strengths, e) < 0) return -1;
     p->strengths = l->strengths;
-    if (constraints_take(r->s, l->object, &l->constraint, e) < 0) return -1;
-    p->constraint = l->constraint;
-    if (tools_constrain(&l->tools, r->s, p, e) < 0) return -1;
-    l->constraint = p->constraint;
+    if (constrain(r, l, p, e) < 0) {
+        if (e->status == EX_UNAVAILABLE) e->status = EX_DATAERR; /* other lines may ask for less */
+        return -1;
+    }
     json_object_del(l->object, "prompt");
     json_object_del(l->object, "ids");
     p->ids = l->ids;
@@ -559,8 +568,11 @@ static json_t *failure(struct run *r, const struct llm_completion *c, struct llm
     const struct line *l = c->prompt.user;
     json_t *o = json_object();
     if (r->n_failed++ == 0) {
+        const json_t *id = json_object_get(l->object, "id");
+        char *text = json_is_string(id) ? NULL : json_dumps(id, JSON_ENCODE_ANY | JSON_COMPACT);
         r->failed = c->err;
-        llm_in(&r->failed, "id %s", json_string_value(json_object_get(l->object, "id")) ? json_string_value(json_object_get(l->object, "id")) : "?");
+        llm_in(&r->failed, "id %s", json_is_string(id) ? json_string_value(id) : text ? text : "?");
+        free(text);
     }
     int bad = !o || json_object_set(o, "id", json_object_get(l->object, "id")) < 0;
     if (!bad && c->prompt.samples > 1) {
@@ -654,7 +666,7 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
     if (status == 0) lines_summarise(&r.in, &s->refused);
     if (status == 0 && r.n_failed > 0) {
         s->refused = r.failed;
-        if (r.n_failed > 1) llm_in(&s->refused, "%" PRId64 " lines failed, the first", r.n_failed);
+        if (r.n_failed > 1) llm_in(&s->refused, "%" PRId64 " completions failed, the first", r.n_failed);
     }
     lines_close(&r.in);
     return status;

@@ -1,4 +1,4 @@
-/* IN of llm-quantize, for what reads it again. */
+/* Loads IN of llm-quantize again, which is compared with what becomes of it. */
 #ifndef BIN_QUANTIZE_LOAD_H
 #define BIN_QUANTIZE_LOAD_H
 

@@ -61,10 +61,26 @@ static struct place place_of(const struct llm_model *m, const struct llm_param *
     return of;
 }
 
-/* The same of the feed-forward part: in mixtures a layer's own number counts. */
+/* A layer's place for the rules of feed-forward matrices: in mixtures its own number among all layers. */
 static struct place feed_forward_place_of(const struct llm_model *m, const struct llm_param *p)
 {
     return m->config.num_experts > 1 ? (struct place){p->spec->layer, (int)m->config.num_hidden_layers} : place_of(m, p);
+}
+
+/* A matrix's place for the rules of 2 bits: among all that feed-forward parts end with, in the order of the file, as if each layer had one. */
+static struct place down_place_of(const struct llm_model *m, const struct llm_param *p)
+{
+    struct place of = {0, (int)m->config.num_hidden_layers};
+    const bool second = p->spec->stem == LLM_STEM_SHARED_DOWN;
+    int last[2] = {-1, -1};
+    for (size_t i = 0; i < m->n_params; i++) {
+        const struct llm_param_spec *s = m->params[i].spec;
+        const bool shared = s->stem == LLM_STEM_SHARED_DOWN, down = shared || s->stem == LLM_STEM_DOWN || s->stem == LLM_STEM_EXPERT_DOWN;
+        if (!down || s->piece != LLM_PIECE_WEIGHT || s->layer == last[shared]) continue;
+        last[shared] = s->layer;
+        of.at += s->layer < p->spec->layer || (s->layer == p->spec->layer && shared < second);
+    }
+    return of;
 }
 
 static enum llm_dtype values_type(const struct llm_quant_type *t, struct place l, int64_t gqa, int64_t experts)
@@ -123,7 +139,7 @@ static enum llm_dtype two_bits_type(const struct llm_quant_type *t, const struct
 {
     const enum llm_dtype more = t->mix == LLM_MIX_IQ2_XS ? LLM_Q2_K : LLM_IQ3_S;
     const int64_t experts = m->config.num_experts;
-    const struct place l = feed_forward_place_of(m, p);
+    const struct place l = down_place_of(m, p);
     switch (p->spec->stem) {
     case LLM_STEM_EMBED: return more;
     case LLM_STEM_V:
@@ -162,8 +178,11 @@ static enum llm_dtype three_bits_type(const struct llm_quant_type *t, bool impor
         return mix == LLM_MIX_IQ3_M && (l.at < l.n / 8 || (experts == 8 && more_bits(l.at, l.n))) ? LLM_Q4_K : t->dtype;
     case LLM_STEM_GATE:
     case LLM_STEM_UP:
+    case LLM_STEM_GATE_UP:
     case LLM_STEM_EXPERT_GATE:
-    case LLM_STEM_EXPERT_UP: return mix == LLM_MIX_IQ3_XS && l.at >= l.n / 8 && l.at < 7 * l.n / 8 ? LLM_IQ3_XXS : t->dtype;
+    case LLM_STEM_EXPERT_UP:
+    case LLM_STEM_SHARED_GATE:
+    case LLM_STEM_SHARED_UP: return mix == LLM_MIX_IQ3_XS && l.at >= l.n / 8 && l.at < 7 * l.n / 8 ? LLM_IQ3_XXS : t->dtype;
     default: return t->dtype;
     }
 }

@@ -138,15 +138,14 @@ static struct subject subject_of(const struct llm_config *c, const struct llm_mo
     return (struct subject){c, of, o, l, of_shard < o->batch ? of_shard : o->batch, o->batch * (o->accumulate < PASSES ? o->accumulate : PASSES)};
 }
 
-/* Trials have no tokenizer, and rows of random tokens: any token masks others, rows of texts that are filled in are as long as others, and
- * completions are of no policy. */
+/* Trials have no tokenizer, and rows of random tokens: any token masks others, and rows of texts that are filled in are as long as
+ * others. */
 static void do_without_data(struct llm_config *c, struct llm_train_options *o)
 {
     struct llm_train_options plain;
     llm_train_options_default(&plain);
     if (c->mask_token_id < 0) c->mask_token_id = 0;
     if (strcmp(llm_objectives[o->objective]->name, "fim") == 0) o->objective = plain.objective;
-    llm_option_set_word(o, "off-policy", true);
 }
 
 /* The memory and time of a step of a model of so many layers: of one pass of so many rows, or, of 0 rows, of the run's rows. */
@@ -181,6 +180,7 @@ static int try_layers(const struct subject *w, int64_t layers, int64_t rows, str
         return -1;
     }
     int got = m ? llm_trainer_init(&t, &options, m, &none, e) : -1;
+    llm_option_set_word(&t.task.o, "off-policy", true); /* rows of no policy */
     for (int i = 0; got == 0 && i < (rows > 0 ? 1 : 2); i++) { /* the first touches memory, which counts little where a step takes long */
         got = llm_trainer_step(&t, &r, e);
         if (got == 0) *s = (struct llm_plan_sample){.bytes = r.activation_bytes, .seconds = r.seconds, .shared = (double)t.ctx.shared_arena.peak,

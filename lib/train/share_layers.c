@@ -282,7 +282,7 @@ static void enter_within(struct llm_share *s, int64_t group, struct llm_ctx *c)
 static void enter(struct llm_between *b, struct llm_ctx *c, int64_t layer)
 {
     struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, between));
-    if (c->recomputing || s->n_groups == 0) return; /* of an adapter no layer's parameters are apart */
+    if (c->recomputing || s->n_groups == 0) return; /* n_groups is 0 where an adapter is trained */
     if (s->zero < 3) enter_within(s, llm_share_group(s, layer), c);
     else if (b->recorded <= 1) advance_within(s, llm_share_group(s, layer) - s->first_group + 1, c);
 }

@@ -168,7 +168,7 @@ nan_model() {
     printf '{"id": "a", "ids": [5, 6]}\n{"id": "b", "ids": [5, 6, 7, 8, 9], "samples": 2, "ignore_eos": true}\n{"id": "c", "ids": [5, 7]}\n' > in.jsonl
     printf '{"id": "d", "prompt": 4}\n' >> in.jsonl
     run -1 --separate-stderr "${b[@]}" -n 6 in.jsonl
-    assert_equal "$stderr" 'llm-infer: 2 lines failed, the first: id b: logits are not finite: no token can be chosen'
+    assert_equal "$stderr" 'llm-infer: 2 completions failed, the first: id b: logits are not finite: no token can be chosen'
     assert_equal "$(jq -c '[.id, .sample, .error != null]' <<< "$output" | tr '\n' ' ')" \
         '["a",null,false] ["b",0,true] ["b",1,true] ["c",null,false] ["d",null,true] '
     grep -v '"b"' in.jsonl > three.jsonl

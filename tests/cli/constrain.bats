@@ -204,4 +204,9 @@ setup() {
     printf '{"id": %d, "prompt": "She", "regex": "%s", "temp": 0, "tokens": 4}\n' 1 '[ab]{3}' 2 "a$long" 3 "[c-d]{2}" > in.jsonl
     run -65 --separate-stderr llm-infer -m "$M" --jsonl --no-timings in.jsonl
     assert_equal "$(jq -c '[.id, .error, (.text | length)]' <<< "$output" | tr '\n' ' ')" '[1,null,3] [2,"rules are nested more than 1000 deep",0] [3,null,2] '
+    # so does a line that asks for too much before it is begun
+    printf '{"id": "%s", "prompt": "She", "json_schema": {"enum": [%s]}, "temp": 0, "tokens": 4}\n' 1 '"a"' 2 \
+        "$(awk 'BEGIN { srand(1); for (i = 0; i < 14000; i++) { s = i; while (length(s) < 95) s = s sprintf("%06d", rand() * 1e6); printf "%s\"%s\"", i ? "," : "", s } }')" > in.jsonl
+    run -65 --separate-stderr llm-infer -m "$M" -q --jsonl --no-timings in.jsonl
+    assert_equal "$(jq -r '[.id, .error] | @tsv' <<< "$output" | cut -c1-30 | tr '\n' ' ')" $'1\t 2\t"json_schema": the constrain '
 }

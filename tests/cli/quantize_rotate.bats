@@ -19,7 +19,7 @@ load quantize_suite
     llm-infer -m r.llm -n 3 --temperature 0 "1 2 3" > /dev/null
 }
 
-@test "--rotate with --refine and with --budget: what the matrices were is what they are after the rotation" {
+@test "--rotate with --refine and with --budget: less divergence than without, the same bytes for any threads" {
     llm-quantize -t q3_k --rotate --refine 12 "${CALIBRATE[@]}" "${MEASURE[@]}" "$M" a.llm 2> said
     grep -q 'the refined model is written' said
     llm-quantize -q -t q3_k --rotate --refine 12 -j 3 "${CALIBRATE[@]}" "$M" b.llm

@@ -58,6 +58,11 @@ types_of() { # REPORT: "type count" lines of tensors that changed
     [[ $(awk -F'\t' '$1 ~ /layers.0.mlp.down_proj/ {print $4}' r.tsv) == q4_k ]]
     [[ $(awk -F'\t' '$1 ~ /layers.2.mlp.experts.0.down_proj/ {print $4}' r.tsv) == q6_k ]]
     [[ $(awk -F'\t' '$1 ~ /layers.1.mlp.experts.0.down_proj/ {print $4}' r.tsv) == q4_k ]]
+    sed -i 's/"num_hidden_layers": 4/"num_hidden_layers": 16, "n_shared_experts": 1/' c.json
+    llm-train -q -c c.json -T "$BATS_FILE_TMPDIR/tok.json" -n 0 -o m.llm
+    llm-quantize -q -t iq2_m --only '*down_proj*' --report r.tsv m.llm x.llm # two of 16 layers' matrices, each layer's experts as one
+    run -0 awk -F'\t' '$4 == "iq3_s" {gsub(/model.layers.|.down_proj.weight/, "", $1); print $1}' r.tsv
+    assert_output $'0.mlp\n1.mlp.experts.0\n1.mlp.experts.1'
 }
 
 @test "--tensor-type, --output-tensor-type, --token-embedding-type" {

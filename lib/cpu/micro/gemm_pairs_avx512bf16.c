@@ -199,7 +199,7 @@ static void open_strip(const struct llm_gemm_job *g, int64_t row, int64_t rows, 
     }
 }
 
-/* Units [from, from + here) of k. Sums wait in c between blocks; where c is added to, a tile has all blocks and opens the strip for each again. */
+/* Units [from, from + units) of k. Sums wait in c between blocks; where c is added to, a tile has all blocks and opens the strip for each again. */
 static inline __attribute__((always_inline)) void tile_of_fmas(const struct llm_gemm_job *g, int64_t row, int64_t column, struct strip *strip,
                                                                int64_t from, int64_t units, const int rows, const int panels)
 {

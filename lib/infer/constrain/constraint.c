@@ -635,13 +635,22 @@ int llm_matcher_mask(const struct llm_matcher *m, uint64_t *mask, struct llm_err
     return status;
 }
 
+static bool has_failed(struct llm_constraint *c)
+{
+    struct llm_err ignored;
+    pthread_mutex_lock(&c->lock);
+    const bool failed = llm_terms_failed(c->t, &ignored) < 0;
+    pthread_mutex_unlock(&c->lock);
+    return failed;
+}
+
 int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm_err *e)
 {
     const size_t words = m->constraint->v->words;
     uint64_t *mask = llm_alloc(words, sizeof *mask, "a mask", e);
     bool some = false;
-    m->failed = mask && llm_matcher_mask(m, mask, e) < 0;
-    if (!mask || m->failed) {
+    if (!mask || llm_matcher_mask(m, mask, e) < 0) {
+        m->failed = mask && has_failed(m->constraint);
         free(mask);
         return -1;
     }

@@ -239,7 +239,7 @@ static int apply_constants(struct llm_form *f, struct llm_atoms *a, const json_t
         for (size_t i = 0; i < a->n; i++)
             for (int k = 0; k < 2; k++) a->v[i].truths[k] = a->v[i].truths[k] && has[k] != negated;
     } else if (f->type == LLM_J_STRING || (f->type == LLM_J_NUMBER && !negated)) {
-        if (f->type == LLM_J_NUMBER && count > 0) status = llm_atoms_demand_text(f, a, s->tidy_number, false);
+        if (status == 0 && f->type == LLM_J_NUMBER && count > 0) status = llm_atoms_demand_text(f, a, s->tidy_number, false);
         if (status == 0) status = llm_atoms_demand_text(f, a, llm_term_either(s->t, texts, count), negated);
     } else if (!negated) {
         status = llm_atoms_replace(a, &out, status);

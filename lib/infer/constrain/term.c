@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "infer/constrain/term_internal.h"
 
-enum { SET_BITS = 12, MAX_JOINING = 64, MAX_COUNTS = 256,
+enum { SET_BITS = 12, MAX_JOINING = 64, MAX_PAIRS = 1024 /* of alternatives that are compared */,
        MAX_STEPS = 100, MAX_RESTS = 64 /* of one question whether a term contains another */ };
 
 void llm_terms_fail(struct llm_terms *t, const struct llm_err *e)
@@ -333,12 +333,12 @@ static bool begins_with_count(const struct llm_terms *t, llm_term a)
 
 /* Drops members that another one contains. What begins with bounded repetitions of texts that can be divided in several ways, like
  * (\w{0,30} ?){0,100}, has alternatives after each byte that differ in their counts alone: without those that others contain, a state stays small.
- * Only what begins with a bounded repetition is taken to contain others, and only if few members do: every member is compared with each of them. */
+ * Only what begins with a bounded repetition is taken to contain others; every member is compared with each of these, unless there are too many. */
 static void drop_contained(struct llm_terms *t, struct gathered *g)
 {
     size_t counts = 0;
     for (size_t i = 0; i < g->n; i++) counts += begins_with_count(t, g->v[i]);
-    if (counts == 0 || counts > MAX_COUNTS || g->n < 2) return;
+    if (counts == 0 || g->n < 2 || counts > MAX_PAIRS / g->n) return;
     for (size_t i = 0; i < g->n; i++) {
         if (!begins_with_count(t, g->v[i])) continue;
         const llm_term all = g->v[i];
@@ -409,8 +409,8 @@ llm_term llm_term_not(struct llm_terms *t, llm_term a)
 
 struct counts { uint32_t min, max; };
 
-/* Whether min to max times what `k` repeats are as many texts as one repetition has, with any number between the least and the most. No text has
- * LLM_REPEAT_ALWAYS parts. */
+/* Whether (x{low,high}){min,max} is x{least,most}, where `k` is the inner repetition: the ranges n·low to n·high of n = min to max leave no gap. No
+ * text has LLM_REPEAT_ALWAYS parts. */
 static bool repeats_as_one(const struct llm_term_node *k, uint32_t min, uint32_t max, struct counts *one)
 {
     const uint64_t low = k->y, high = k->z, least = low * min, most = high * max;
