@@ -344,13 +344,28 @@ void llm_refine_undo(struct llm_refine *r, struct llm_model *m)
     }
 }
 
+/* From one window to the next, in windows: about the golden ratio of all, so that each few steps see the whole text. Of kinds of text that follow one
+ * another, the last steps would else learn the last. No divisor of `windows`, so that each has its turn. */
+static int64_t stride_of(int64_t windows)
+{
+    for (int64_t stride = (int64_t)(.618 * (double)windows) + 1;; stride++) {
+        int64_t a = stride, b = windows;
+        while (b > 0) {
+            const int64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1) return stride;
+    }
+}
+
 int llm_refine_run(struct llm_refine *r, struct llm_model *m, struct llm_model *base, const struct llm_refine_text *text, int64_t steps,
                    struct llm_err *e)
 {
     const int64_t longest = llm_config_default_context(&m->config);
     struct pass p = {.context = text->context > 0 ? text->context : longest < 512 ? longest : 512};
     struct llm_progress progress;
-    const int64_t windows = text->n / p.context > 0 ? text->n / p.context : 1;
+    const int64_t windows = text->n / p.context > 0 ? text->n / p.context : 1, stride = stride_of(windows);
     if (llm_model_must_continue(m, e) < 0) return -1;
     if (r->n == 0) return llm_fail(e, EX_UNAVAILABLE, "--refine: expected matrices in types of scales and codes (q8_0, q4_k, ...), found none");
     if (text->n < 2) return llm_fail(e, EX_DATAERR, "--refine: expected a text of at least 2 tokens, found %lld", (long long)text->n);
@@ -358,7 +373,7 @@ int llm_refine_run(struct llm_refine *r, struct llm_model *m, struct llm_model *
     if (status == 0) status = attach(r, m, base, e);
     llm_progress_start(&progress, "refinement", "steps", steps);
     for (int64_t s = 0; status == 0 && s < steps; s++) {
-        const int64_t at = s % windows * p.context, left = text->n - at;
+        const int64_t at = s % windows * stride % windows * p.context, left = text->n - at;
         llm_progress_set(&progress, s, NULL);
         status = run_window(&p, m, base, text->ids + at, left < p.context ? left : p.context, e);
         for (size_t i = 0; status == 0 && i < r->n; i++) {
