@@ -34,7 +34,6 @@ static int check_tools(const json_t *tools, struct llm_err *e)
     size_t i;
     if (tools && !json_is_array(tools) && !json_is_null(tools)) return llm_fail(e, EX_DATAERR, "\"tools\": expected an array");
     json_array_foreach(tools, i, tool) {
-        if (!json_is_object(tool)) return llm_fail(e, EX_DATAERR, "\"tools\": expected objects");
         if (check_type(tool, "tools", e) < 0) return -1;
     }
     return 0;

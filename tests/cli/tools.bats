@@ -160,7 +160,7 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
 "tools": expected "function" with "name"
 "tool_choice": expected "tools" beside it
 "tools": expected an array
-"tools": expected objects
+"tools": expected "function" with "name"
 "tools": "type": expected "function", found "custom", which is not supported
 "tools": "type": expected "function"
 "tool_choice": "type": expected "function", found "allowed_tools", which is not supported'
