@@ -138,32 +138,32 @@ END
         refused 69 "${key%%\"*}: GGUF cannot say this of a model of type '$family'" llm-quantize -q -t f32 m.llm m.gguf
     done
     # what it does not look at is said
+    said() { # CONFIG MESSAGE...: of a model with `small` and these keys
+        local message
+        echo "{$small, $1}" > c.json
+        llm-train -q -c c.json -T tok.json -n 0 -o m.llm
+        run -0 --separate-stderr llm-quantize -t f32 m.llm m.gguf
+        for message in "${@:2}"; do
+            [[ $stderr == *"$message"* ]] || fail "$stderr"
+        done
+    }
     kv='"sliding_window": 8, "num_key_value_heads": 1, "max_position_embeddings": 64, "rms_norm_eps": 1e-6'
     key='"rope_parameters": {"rope_type": "yarn", "factor": 2, "beta_slow": 2, "original_max_position_embeddings": 32}'
-    echo "{\"model_type\": \"mistral\", $small, $kv, $key}" > c.json
-    llm-train -q -c c.json -T tok.json -n 0 -o m.llm
-    run --separate-stderr llm-quantize -t f32 m.llm m.gguf
-    [[ $stderr == *"sliding_window: llama.cpp has none for a model of type 'mistral': it differs from the 9-th token on"* ]]
-    [[ $stderr == *"rope_scaling: llama.cpp takes 32 and 1 as beta_fast and beta_slow"* ]]
+    said "\"model_type\": \"mistral\", $kv, $key" \
+        "sliding_window: llama.cpp has none for a model of type 'mistral': it differs from the 9-th token on" \
+        "rope_scaling: llama.cpp takes 32 and 1 as beta_fast and beta_slow"
     kv='"num_key_value_heads": 1, "max_position_embeddings": 64, "rope_parameters": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1'
-    echo "{\"model_type\": \"qwen2\", $small, $kv, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 32}}" > c.json
-    llm-train -q -c c.json -T tok.json -n 0 -o m.llm
-    run -0 --separate-stderr llm-quantize -t f32 m.llm m.gguf
-    [[ $stderr == *"rope_scaling: llama.cpp does not load a model of type 'qwen2' with factors of rotary frequencies"* ]]
-    kv='"kv_lora_rank": 8, "q_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "moe_intermediate_size": 16'
-    key='"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "topk_method": "group_limited_greedy"'
-    echo "{\"model_type\": \"deepseek_v2\", $small, $kv, $key, \"first_k_dense_replace\": 0}" > c.json
-    llm-train -q -c c.json -T tok.json -n 0 -o m.llm
-    run -0 --separate-stderr llm-quantize -t f32 m.llm m.gguf
-    [[ $stderr == *"topk_method: llama.cpp chooses groups of experts by their two best, and a model of type 'deepseek_v2' by the best one"* ]]
+    said "\"model_type\": \"qwen2\", $kv, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 32}" \
+        "rope_scaling: llama.cpp does not load a model of type 'qwen2' with factors of rotary frequencies"
+    latent='"kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "moe_intermediate_size": 16, "first_k_dense_replace": 0'
+    key='"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "topk_method": "group_limited_greedy", "q_lora_rank": 8'
+    said "\"model_type\": \"deepseek_v2\", $latent, $key" \
+        "topk_method: llama.cpp chooses groups of experts by their two best, and a model of type 'deepseek_v2' by the best one"
     # groups that are all chosen are one group: llama.cpp ends itself at other numbers
-    kv='"kv_lora_rank": 8, "q_lora_rank": null, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "moe_intermediate_size": 16'
     key='"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 2, "rope_scaling": {"rope_type": "linear", "factor": 4}'
-    echo "{\"model_type\": \"deepseek_v3\", $small, $kv, $key, \"first_k_dense_replace\": 0}" > c.json
-    llm-train -q -c c.json -T tok.json -n 0 -o m.llm
-    run --separate-stderr llm-quantize -t f32 m.llm m.gguf
-    [[ $status == 0 && $stderr == *"rope_scaling: llama.cpp multiplies attention scores of a model of type 'deepseek_v3' by 1.29648,"* ]]
-    [[ $stderr == *"q_lora_rank: llama.cpp loads a model of type 'deepseek_v3' without it only with 26 or 27 layers"* ]]
+    said "\"model_type\": \"deepseek_v3\", $latent, $key, \"q_lora_rank\": null" \
+        "rope_scaling: llama.cpp multiplies attention scores of a model of type 'deepseek_v3' by 1.29648," \
+        "q_lora_rank: llama.cpp loads a model of type 'deepseek_v3' without it only with 26 or 27 layers"
     LC_ALL=C grep -aqP 'expert_group_count\x04\x00\x00\x00\x01\x00\x00\x00' m.gguf
     llm-infer -q -m m.llm --precision f32 --score abcdefgh | cut -f3 > want
     llm-infer -q -m m.gguf -T tok.json --precision f32 --score abcdefgh | cut -f3 > got
