@@ -47,6 +47,42 @@ score() {
     rm one.llm two.gguf
 }
 
+@test "fused projections whose rows other files have head by head come back from GGUF in that order; their adapters too" {
+    seq 1 100 > text
+    llm-tokenize train --model byte -o tok.json text
+    echo '{"model_type": "gpt_neox", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+           "max_position_embeddings": 64, "initializer_range": 0.3}' > c.json
+    llm-train -q -c c.json -T tok.json -n 0 -o neox.llm
+    llm-quantize -q -t keep neox.llm neox.gguf
+    llm-quantize -q -t keep neox.gguf back.llm
+    llm-infer -q -m neox.llm --precision f32 --score 1234567 > want
+    for model in neox.gguf back.llm; do llm-infer -q -m $model --precision f32 --score 1234567 | cmp - want; done
+    llm-tokenize encode -T tok.json -o g.tok text
+    llm-train -q --init neox.llm --adapter lora --targets query_key_value -l 24 -b 2 -n 4 --precision f32 -o a.llm g.tok
+    llm-quantize -q -t keep a.llm folder
+    llm-infer -q -m neox.llm --adapter a.llm --precision f32 --score 1234567 > want
+    for model in neox.gguf back.llm; do llm-infer -q -m $model --adapter folder --precision f32 --score 1234567 | cmp - want; done
+}
+
+@test "a folder of Hugging Face's made from GGUF is the one that the model itself makes: rows of queries and keys by halves, a window is Mistral's" {
+    local family keys='"vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 64, "rope_theta": 300, "tie_word_embeddings": false, "bos_token_id": null, "eos_token_id": null'
+    seq 1 100 > text
+    llm-tokenize train --model byte -o tok.json text
+    for family in 'llama", "attention_bias": true, "x": "' 'mistral", "sliding_window": 16, "x": "' 'mixtral", "num_local_experts": 2, "x": "'; do
+        rm -rf direct back
+        echo "{\"model_type\": \"$family\", $keys}" > c.json
+        llm-train -q --force-config -c c.json -T tok.json -n 0 -o m.llm
+        llm-quantize -q -t f32 m.llm direct/
+        llm-quantize -q -t f32 m.llm m.gguf
+        llm-quantize -q -t keep m.gguf back/
+        cmp direct/model.safetensors back/model.safetensors
+        for key in model_type architectures sliding_window attention_bias rope_pairing; do
+            assert_equal "$(jq -c .$key back/config.json)" "$(jq -c .$key direct/config.json)"
+        done
+    done
+}
+
 @test "a SentencePiece vocabulary and a foreign model come back" {
     need_shared models/stories260K/stories260K-f32.gguf
     S=$SHARED/data/models/stories260K/stories260K-f32.gguf

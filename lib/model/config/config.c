@@ -409,13 +409,25 @@ static int put_class_defaults(json_t *o, const struct llm_config *c, const struc
     return failed ? -1 : 0;
 }
 
+struct llm_config llm_config_in_transformers(const struct llm_config *c)
+{
+    struct llm_config in = *c;
+    const struct llm_config usual = llm_config_blank(llm_arch_find(c->model_type));
+    bool windows = c->sliding_window > 0 && !c->attention_bias && !c->mlp_bias;
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) windows &= llm_config_window(c, l) == c->sliding_window;
+    if (windows && strcmp(c->model_type, "llama") == 0) snprintf(in.model_type, sizeof in.model_type, "mistral");
+    if (c->kv_lora_rank == 0) in.rope_pairing = usual.rope_pairing; /* with latent attention transformers has a key for it */
+    return in;
+}
+
 json_t *llm_config_for_transformers(const struct llm_config *c, struct llm_err *e)
 {
     static const char *const mixtures[] = {"n_shared_experts", "first_k_dense_replace", "n_group", "topk_group", "routed_scaling_factor", NULL};
     static const char *const whole[] = {"query_pre_attn_scalar", "expand"}; /* of type int in transformers */
-    const struct llm_arch *arch = llm_arch_find(c->model_type);
-    json_t *o = llm_config_to_json(c, e);
-    int failed = o ? put_class_defaults(o, c, arch, mixtures) : 0;
+    const struct llm_config in = llm_config_in_transformers(c);
+    const struct llm_arch *arch = llm_arch_find(in.model_type);
+    json_t *o = llm_config_to_json(&in, e);
+    int failed = o ? put_class_defaults(o, &in, arch, mixtures) : 0;
     for (size_t i = 0; o && !failed && i < sizeof whole / sizeof *whole; i++) {
         double v = json_real_value(json_object_get(o, whole[i]));
         if (v >= 1 && v < 9e15 && v == floor(v)) failed = json_object_set_new(o, whole[i], json_integer((json_int_t)v));

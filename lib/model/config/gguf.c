@@ -182,7 +182,6 @@ int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_e
     }
     if (arch->gguf_get && arch->gguf_get(c, g, e) < 0) return -1;
     if (arch->in_gguf) arch->in_gguf(c);
-    c->qkv_by_head = false;
     return 0;
 }
 

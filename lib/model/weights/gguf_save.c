@@ -9,6 +9,7 @@
 #include "model/config/gguf.h"
 #include "model/weights/gguf_latent.h"
 #include "model/weights/gguf_names.h"
+#include "model/weights/names.h"
 
 /* Where a tensor of the file comes from. */
 struct source {
@@ -61,7 +62,6 @@ static struct llm_config config_in_file(const struct llm_config *c, const struct
     strncpy(in.model_type, arch->model_type, sizeof in.model_type - 1);
     if (c->position == LLM_POSITION_ROPE && c->kv_lora_rank == 0) in.rope_pairing = usual.rope_pairing;
     in.norm_gain_offset = 0;
-    in.qkv_by_head = false;
     llm_gguf_leave_out(&in, arch);
     if (in.topk_group == in.n_group) in.topk_group = in.n_group = 1; /* all groups are chosen; llama.cpp does not load such numbers */
     plain_scaling(&in);
@@ -254,17 +254,6 @@ static bool pairs_rows(const struct save *s, const struct llm_param_spec *spec)
     return spec->stem == LLM_STEM_Q || spec->stem == LLM_STEM_K || spec->stem == LLM_STEM_Q_NORM || spec->stem == LLM_STEM_K_NORM;
 }
 
-/* Reorders the rows of each head so that channels that rotate together are adjacent (to_pairs), or back to halves. */
-static void pair_rows(const struct llm_config *c, bool to_pairs, int64_t rows, size_t row_bytes, const char *in, char *out)
-{
-    int64_t d = c->head_dim, half = c->rotary_dim / 2;
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t k = r % d, from = r;
-        if (k < 2 * half) from = r - k + (to_pairs ? k / 2 + k % 2 * half : 2 * (k % half) + k / half);
-        memcpy(out + (size_t)r * row_bytes, in + (size_t)from * row_bytes, row_bytes);
-    }
-}
-
 /* Adds a vector or a small table, in F32, to the tensors of the file. */
 static int put_numbers(struct save *s, const struct llm_param_spec *spec, const struct llm_param *p, struct llm_output *o, struct llm_err *e)
 {
@@ -277,7 +266,7 @@ static int put_numbers(struct save *s, const struct llm_param_spec *spec, const 
     for (int64_t i = 0; x && spec->minus_exp && i < n; i++) x[i] = (float)-exp((double)x[i]);
     if (x && pairs_rows(s, spec)) {
         out = paired = llm_alloc((size_t)n, sizeof *x, spec->name, e);
-        if (paired) pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, n, sizeof *x, (const char *)x, (char *)paired);
+        if (paired) llm_rows_in_pairs(&s->config, x, n, sizeof *x, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, paired);
         else r = -1;
     }
     if (r == 0) r = llm_output_write(o, out, (size_t)n * sizeof *x, e);
@@ -296,7 +285,7 @@ static int put_matrix(struct save *s, const struct llm_param_spec *spec, const s
     }
     char *made = llm_alloc(bytes, 1, spec->name, e);
     if (!made) return -1;
-    pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, p->shape[0], bytes / (size_t)p->shape[0], p->weight.data, made);
+    llm_rows_in_pairs(&s->config, p->weight.data, p->shape[0], bytes / (size_t)p->shape[0], s->config.rope_pairing == LLM_ROPE_INTERLEAVED, made);
     llm_weight_release_pages(&p->weight, 0, bytes);
     int r = llm_output_write(o, made, bytes, e);
     free(made);

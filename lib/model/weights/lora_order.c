@@ -15,17 +15,6 @@ static int pairing_of(const struct llm_model *m, enum llm_lora_order order)
     return (int)usual.rope_pairing;
 }
 
-/* Within each head: rows that are rotated together side by side (from halves), or back. */
-static void pair_rows(const struct llm_config *c, bool to_pairs, int64_t rows, int64_t cols, const float *in, float *out)
-{
-    int64_t d = c->head_dim, half = c->rotary_dim / 2;
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t k = r % d, from = r;
-        if (k < 2 * half) from = r - k + (to_pairs ? k / 2 + k % 2 * half : 2 * (k % half) + k / half);
-        memcpy(out + r * cols, in + from * cols, (size_t)cols * sizeof *out);
-    }
-}
-
 int llm_lora_reorder(const struct llm_model *m, const struct llm_param *p, enum llm_lora_order order, bool to_file, float *rows, int64_t cols,
                      struct llm_err *e)
 {
@@ -40,7 +29,7 @@ int llm_lora_reorder(const struct llm_model *m, const struct llm_param *p, enum 
     float *out = llm_alloc(bytes, 1, "an adapter", e);
     if (!out) return -1;
     if (heads) llm_rows_by_head(&m->config, rows, (size_t)cols * sizeof *rows, to_file, out);
-    else pair_rows(&m->config, (to_file ? other : own) == LLM_ROPE_INTERLEAVED, p->weight.n, cols, rows, out);
+    else llm_rows_in_pairs(&m->config, rows, p->weight.n, (size_t)cols * sizeof *rows, (to_file ? other : own) == LLM_ROPE_INTERLEAVED, out);
     memcpy(rows, out, bytes);
     free(out);
     return 0;

@@ -31,3 +31,13 @@ void llm_rows_by_head(const struct llm_config *c, const void *data, size_t row_b
         }
     }
 }
+
+void llm_rows_in_pairs(const struct llm_config *c, const void *data, int64_t rows, size_t row_bytes, bool to_pairs, void *out)
+{
+    int64_t d = c->head_dim, half = c->rotary_dim / 2;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t k = r % d, from = r;
+        if (k < 2 * half) from = r - k + (to_pairs ? k / 2 + k % 2 * half : 2 * (k % half) + k / half);
+        memcpy((char *)out + (size_t)r * row_bytes, (const char *)data + (size_t)from * row_bytes, row_bytes);
+    }
+}

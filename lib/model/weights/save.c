@@ -6,6 +6,7 @@
 #include "cpu/half.h"
 #include "cpu/kernels.h"
 #include "cpu/pages.h"
+#include "model/config/transformers.h"
 #include "model/weights/lora.h"
 #include "model/weights/model.h"
 #include "model/weights/names.h"
@@ -62,11 +63,23 @@ void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *
     else llm_k.elementwise.to_bf16(out, p->master + first, count);
 }
 
+/* Keeps the copy `made` of parameter i's data, in the order of files, until the next description or the model's end. NULL: no memory. */
+static const void *stage(struct llm_model *m, size_t i, void *made, struct llm_err *e)
+{
+    struct llm_decoder *layout = m->layout;
+    if (!made) return NULL;
+    if (!layout->staging && !(layout->staging = llm_calloc(m->n_params, sizeof *layout->staging, "staging", e))) {
+        free(made);
+        return NULL;
+    }
+    free(layout->staging[i]);
+    return layout->staging[i] = made;
+}
+
 /* Describes parameter i as files have it; with `data` false, its name and shape alone. If that needs a transposed copy, the copy lives until the next
  * description or the model's end. 0 or -1. */
 static int describe_param(struct llm_model *m, size_t i, bool data, struct llm_tensor_out *out, struct llm_err *e)
 {
-    struct llm_decoder *layout = m->layout;
     const struct llm_param *p = &m->params[i];
     const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
     bool transposed = is_transposed(p), by_head = p->spec->by_head;
@@ -83,19 +96,17 @@ static int describe_param(struct llm_model *m, size_t i, bool data, struct llm_t
         if (transposed) memcpy(out->shape, (int64_t[]){p->shape[1], p->shape[0]}, 2 * sizeof *out->shape);
         return 0;
     }
-    if (!transposed && !by_head) return 0;
-    if (!layout->staging && !(layout->staging = llm_calloc(m->n_params, sizeof *layout->staging, "staging", e))) return -1;
-    free(layout->staging[i]);
     if (by_head) {
         size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
-        out->data = layout->staging[i] = llm_alloc(bytes, 1, "staging", e);
-        if (out->data) llm_rows_by_head(&m->config, p->weight.data, bytes / (size_t)p->shape[0], true, layout->staging[i]);
-        return out->data ? 0 : -1;
+        void *made = llm_alloc(bytes, 1, "staging", e);
+        if (made) llm_rows_by_head(&m->config, p->weight.data, bytes / (size_t)p->shape[0], true, made);
+        out->data = stage(m, i, made, e);
+    } else if (transposed) {
+        out->data = stage(m, i, llm_transposed(p->weight.data, (size_t)row->block_bytes, p->shape[0], p->shape[1], e), e);
+        out->shape[0] = p->shape[1];
+        out->shape[1] = p->shape[0];
     }
-    out->data = layout->staging[i] = llm_transposed(p->weight.data, (size_t)row->block_bytes, p->shape[0], p->shape[1], e);
-    out->shape[0] = p->shape[1];
-    out->shape[1] = p->shape[0];
-    return out->data ? 0 : -1;
+    return out->data || !(transposed || by_head) ? 0 : -1;
 }
 
 static int set_text(json_t *meta, const char *key, const char *text, size_t n, struct llm_err *e)
@@ -243,12 +254,30 @@ int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_c
     return r;
 }
 
+/* The rows of queries and keys of a model that was read from GGUF, in the order that transformers has. tensors [n_params]. 0 or -1. */
+static int unpair(struct llm_model *m, struct llm_tensor_out *tensors, struct llm_err *e)
+{
+    if (llm_config_in_transformers(&m->config).rope_pairing == m->config.rope_pairing) return 0;
+    for (size_t i = 0; i < m->n_params; i++) {
+        const struct llm_param *p = &m->params[i];
+        const enum llm_stem stem = p->spec->stem;
+        const bool rotated = stem == LLM_STEM_Q || stem == LLM_STEM_K || stem == LLM_STEM_Q_NORM || stem == LLM_STEM_K_NORM;
+        if (!rotated || p->spec->unit != LLM_UNIT_ATTENTION || p->spec->stack != LLM_STACK_MAIN) continue;
+        size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
+        void *made = llm_alloc(bytes, 1, "staging", e);
+        if (made) llm_rows_in_pairs(&m->config, p->weight.data, p->shape[0], bytes / (size_t)p->shape[0], false, made);
+        if (!(tensors[i].data = stage(m, i, made, e))) return -1;
+    }
+    return 0;
+}
+
 int llm_model_save_weights(struct llm_model *m, struct llm_output *o, struct llm_err *e)
 {
     struct llm_tensor_list l = {0};
     const struct llm_checkpoint_options how = {.plain = true, .written = release_pages, .written_arg = m};
     json_t *meta = json_pack("{s:s}", "format", "pt"); /* transformers asks for it */
     int r = meta ? describe_weights(m, true, &l, e) : llm_no_memory(e, "metadata");
+    if (r == 0) r = unpair(m, l.v, e);
     if (r == 0) r = llm_checkpoint_write(o, meta, l.v, l.n, &how, e);
     json_decref(meta);
     free(l.v);
