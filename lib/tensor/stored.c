@@ -10,7 +10,7 @@
 #include "tensor/approximate.h"
 #include "tensor/tape_internal.h"
 
-enum { CHUNK = 16 << 10 }; /* elements of a piece of work; whole blocks of 32 */
+enum { CHUNK = 16 << 10 }; /* elements of a piece of work, about */
 
 struct output {
     float *data;
@@ -18,7 +18,7 @@ struct output {
     int64_t rows, cols;       /* n in all */
     char *stored;
     enum llm_stored kind;
-    int64_t part, kept;       /* TOP: rows of a piece of work, elements of a row; RANK: rows of a part, the rank */
+    int64_t part, kept;       /* rows of a piece of work, or, RANK, of a part; TOP: elements of a row that are kept, RANK: the rank */
 };
 struct stored_args {
     struct output *outputs;   /* in the order of their addresses */
@@ -28,34 +28,46 @@ struct stored_args {
     struct llm_tensor *y;
 };
 
-static size_t rounded_bytes(enum llm_stored kind, size_t n)
+/* Of a row: in 8 bits in blocks of 32, and what is left of it in F32, so that it does not depend on the rows beside it. */
+static size_t row_bytes(enum llm_stored kind, int64_t cols)
 {
-    return kind == LLM_STORED_BF16 ? 2 * n : llm_dtype_bytes(LLM_Q8_0, n / 32 * 32) + n % 32 * sizeof(float);
+    const size_t n = (size_t)cols;
+    return kind == LLM_STORED_BF16 ? n * sizeof(uint16_t) : llm_dtype_bytes(LLM_Q8_0, n / 32 * 32) + n % 32 * sizeof(float);
 }
 
 static size_t stored_bytes(const struct output *o)
 {
     if (o->kind == LLM_STORED_TOP) return llm_top_bytes(o->rows, o->kept);
     if (o->kind == LLM_STORED_RANK) return llm_rank_bytes(o->rows, o->part, o->cols, o->kept);
-    return rounded_bytes(o->kind, o->n);
+    return (size_t)o->rows * row_bytes(o->kind, o->cols);
 }
 
-struct conversion { const struct output *o; enum llm_stored kind; bool back; atomic_bool no_memory; };
+struct conversion { const struct output *o; bool back; atomic_bool no_memory; };
 
-static void convert_chunk(void *arg, size_t i, int thread)
+/* n elements of which the rounded ones are whole blocks, or of one row. */
+static void convert_run(enum llm_stored kind, float *x, size_t n, char *stored, bool back)
+{
+    const size_t whole = kind == LLM_STORED_BF16 ? n : n / 32 * 32;
+    const struct llm_dtype_row *row = &llm_dtypes[kind == LLM_STORED_BF16 ? LLM_BF16 : LLM_Q8_0];
+    char *rest = stored + row_bytes(kind, (int64_t)whole);
+    if (back) {
+        if (whole) row->decode(stored, x, whole);
+        memcpy(x + whole, rest, (n - whole) * sizeof *x);
+    } else {
+        if (whole) row->encode(x, stored, whole);
+        memcpy(rest, x + whole, (n - whole) * sizeof *x);
+    }
+}
+
+static void round_rows(void *arg, size_t i, int thread)
 {
     const struct conversion *v = arg;
-    size_t at = i * CHUNK, n = v->o->n - at < CHUNK ? v->o->n - at : CHUNK, whole = v->kind == LLM_STORED_BF16 ? n : n / 32 * 32;
-    const struct llm_dtype_row *row = &llm_dtypes[v->kind == LLM_STORED_BF16 ? LLM_BF16 : LLM_Q8_0];
-    char *stored = v->o->stored + rounded_bytes(v->kind, at), *rest = stored + rounded_bytes(v->kind, whole);
-    float *data = v->o->data + at;
+    const struct output *o = v->o;
+    const int64_t first = (int64_t)i * o->part, rows = o->rows - first < o->part ? o->rows - first : o->part;
+    const int64_t at_once = o->kind == LLM_STORED_BF16 || o->cols % 32 == 0 ? rows : 1;
     (void)thread;
-    if (v->back) {
-        if (whole) row->decode(stored, data, whole);
-        memcpy(data + whole, rest, (n - whole) * sizeof *data);
-    } else {
-        if (whole) row->encode(data, stored, whole);
-        memcpy(rest, data + whole, (n - whole) * sizeof *data);
+    for (int64_t r = first; r < first + rows; r += at_once) {
+        convert_run(o->kind, o->data + r * o->cols, (size_t)(at_once * o->cols), o->stored + (size_t)r * row_bytes(o->kind, o->cols), v->back);
     }
 }
 
@@ -73,13 +85,12 @@ static void convert_rows(void *arg, size_t i, int thread)
 /* False: see c->err. */
 static bool convert(struct llm_ctx *c, const struct output *o, bool back)
 {
-    struct conversion v = {.o = o, .kind = o->kind, .back = back};
+    struct conversion v = {.o = o, .back = back};
     if (o->kind == LLM_STORED_RANK) {
         return (back ? llm_rank_decode(o->stored, o->rows, o->part, o->cols, o->kept, o->data, &c->err)
                      : llm_rank_encode(o->data, o->rows, o->part, o->cols, o->kept, o->stored, &c->err)) == 0;
     }
-    if (o->kind == LLM_STORED_TOP) llm_parallel((size_t)((o->rows + o->part - 1) / o->part), convert_rows, &v);
-    else llm_parallel((o->n + CHUNK - 1) / CHUNK, convert_chunk, &v);
+    llm_parallel((size_t)((o->rows + o->part - 1) / o->part), o->kind == LLM_STORED_TOP ? convert_rows : round_rows, &v);
     if (atomic_load(&v.no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in stored activations");
     return !llm_ctx_failed(c);
 }
@@ -129,13 +140,13 @@ static bool is_exact(const struct stored_args *a, const struct llm_node *before,
 static void choose_kind(const struct llm_ctx *c, const struct stored_args *a, const struct llm_node *before, struct output *o)
 {
     o->kind = a->kind;
+    o->part = (CHUNK + o->cols - 1) / o->cols;
     if (a->kind != LLM_STORED_TOP && a->kind != LLM_STORED_RANK) return;
     o->kind = LLM_STORED_BF16;
     if (is_exact(a, before, o)) return;
     if (a->kind == LLM_STORED_TOP && llm_top_fits(o->cols)) {
         o->kind = LLM_STORED_TOP;
         o->kept = llm_top_kept(c->stored_share, o->cols);
-        o->part = (CHUNK + o->cols - 1) / o->cols;
     } else if (a->kind == LLM_STORED_RANK && o->rows == c->n_rows * c->row_len && c->stored_rank <= c->row_len && c->stored_rank <= o->cols) {
         o->kind = LLM_STORED_RANK;
         o->kept = c->stored_rank;

@@ -147,3 +147,8 @@ int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e)
     return llm_fail(e, LLM_EX_USAGE, "--shard: expected a launcher that starts %lld ranks (mpirun -n %lld)%s, found %d rank%s", (long long)wanted,
                     (long long)wanted, dp == 0 ? ", or a multiple" : "", n_ranks, n_ranks == 1 ? "" : "s");
 }
+
+bool llm_share_rounds(const struct llm_layout *l, const struct llm_train_options *o, bool adapted)
+{
+    return l->zero > 0 && o->precision == LLM_COMPUTE_BF16 && o->ema == 0 && !adapted; /* averages are of exact values, at every rank */
+}

@@ -343,7 +343,8 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         s.activations = (double)flying * (layers / (double)vp * of->bytes.each + of->shared + 2 * states) + of->grads;
         s.activations += last && outside > 0 ? outside : 0;
         const double formed = l->zero == 3 ? t.params - t.in_layers : t.params; /* weights that come and go have no packed forms */
-        s.other = p->other + shared.staging + of->forms * (double)members * formed / all;
+        const bool rounds = k == 0 && dp * cp == 1 && llm_share_rounds(l, o, m && m->lora); /* the table, for the last stage */
+        s.other = p->other + shared.staging + shared.rounded + (rounds ? 2 * table : 0) + of->forms * (double)members * formed / all;
         const double collected = k == 0 ? 4 * (elsewhere + t.params - formed) : 0;
         const double stored = 4 * all + p->moments, saving = collected + llm_frames_memory(stored, t.frames);
         s.other += saving > s.activations ? saving - s.activations : 0;
@@ -437,7 +438,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         stored_moments = p->moments;
         if (l->zero == 3) collected = 4 * trained.in_layers; /* by the first rank, while it saves */
         p->moments = own_moments(p->moments, &trained, ranks * cp, l);
-        p->other += shared.staging;
+        p->other += shared.staging + shared.rounded;
         one.seconds *= own;
         two.seconds *= own;
     }

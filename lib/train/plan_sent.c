@@ -134,6 +134,7 @@ static int add_parts(struct parts *list, const struct llm_config *c, const struc
     const int64_t group = llm_share_group_of(walk->first, walk->chunks, walk->group_layers, in_layer ? s->layer : c->num_hidden_layers);
     struct llm_share_part part = {.group = group,
                                   .n = (size_t)(s->shape[0] * s->shape[1]), .whole = s->balances || s->running || optim->update_matrix,
+                                  .rounded = s->n_dims > 1 && llm_share_rounds(l, o, false),
                                   .copies = members > 1 && !sliced ? LLM_SHARE_EVERYWHERE : LLM_SHARE_ONE};
     if (k && k->k == 0 && c->tie_word_embeddings && s->stem == LLM_STEM_EMBED && s->stack == LLM_STACK_MAIN) part.copies = LLM_SHARE_TIED;
     if (expert && s->expert >= c->num_experts / ep) return 0;

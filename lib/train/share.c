@@ -12,6 +12,7 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
     *s = (struct llm_share){.comm = comm, .rank = llm_comm_rank(comm), .n = llm_comm_size(comm), .t = t, .n_params = n_params};
     s->zero = comm || llm_layout_members(l) > 1 || llm_layout_experts(l) > 1 || llm_layout_rows(l) > 1 ? (int)l->zero : 0;
     s->int8 = o->gradients == LLM_GRADIENTS_INT8;
+    s->rounded = comm && llm_share_rounds(l, o, m->lora != NULL);
     s->pp = comm ? (int)llm_layout_stages(l) : 1;
     s->vp = comm ? (int)llm_layout_chunks(l) : 1;
     s->tp = (int)llm_layout_members(l);
@@ -81,9 +82,9 @@ static int gather_unit(struct llm_share *s, struct llm_share_unit *u, struct llm
         for (size_t c = u->first; llm_share_next_run(s, u, q, &c, &r);) {
             float *x = s->t[r.param].p->grad + r.from;
             for (int to = 0; q == s->rank && to < s->n; to++) {
-                if (to != q && llm_share_keeps(s, u, to) && llm_share_post(s->comm, &list, to, x, r.n, false, e) < 0) return -1;
+                if (to != q && llm_share_keeps(s, u, to) && llm_share_post(s->comm, &list, to, x, r.n * sizeof *x, false, e) < 0) return -1;
             }
-            if (q != s->rank && llm_share_post(s->comm, &list, q, x, r.n, true, e) < 0) return -1;
+            if (q != s->rank && llm_share_post(s->comm, &list, q, x, r.n * sizeof *x, true, e) < 0) return -1;
         }
     }
     return llm_comm_wait(s->comm, u->transfers, u->n_transfers, e);
@@ -167,6 +168,7 @@ int llm_share_collect(struct llm_share *s, size_t param, const float *mine, floa
             n += s->cells[c].n;
         }
         if (q == s->rank && n > 0) out[0] = mine + (from - s->t[param].own_from);
+        if (s->rank == 0 && q == 0 && out[0] == all + from) continue; /* it is there */
         if (s->rank == 0) in[q] = all + from;
         if (s->rank == 0) in_bytes[q] = n * sizeof *all;
         if (q == s->rank) out_bytes[0] = n * sizeof *all;

@@ -14,6 +14,7 @@
  * 2: weights. Gradients of layers have memory for two groups; a rank keeps the gradient of its own cells.
  * 3: what is in no layer. Weights of layers have memory for two groups, too. With 1, 2 and 3 they come from their owners one group ahead, with 3 in
  *    every pass.
+ * What every op reads rounded to BF16 (matrices, in a run with --precision bf16) comes so: only its owner has the exact value.
  *
  * The gradients of a layer travel while the backward pass goes on (share_exchange.c): with zero 0 and 1 in the last pass of the rank's rows, with
  * zero 2 and 3 after each shard, which therefore must be one pass. Messages make progress between jobs of the thread pool.
@@ -118,20 +119,22 @@ int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_opt
                           const struct llm_objective *objective, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether ranks divide the parameter: it is one of the experts of the main stack. */
 bool llm_share_divides(const struct llm_param_spec *s);
+/* Whether the weights of matrices travel in BF16. adapted: an adapter is trained. */
+bool llm_share_rounds(const struct llm_layout *l, const struct llm_train_options *o, bool adapted);
 /* Whether there are enough shards for n_ranks replicas, and what the layout asks of the options. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* What one of n_ranks ranks takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of
  * them in layers, `largest` in the largest group. `ahead`: bytes of updated weights that it sends under the next step's forward pass. `passing`:
- * memory that the sum of --gradients int8 takes, which the next save finds free. */
+ * memory that the sum of --gradients int8 takes, which the next save finds free. `rounded`: memory of weights on their way in BF16. */
 struct llm_share_size { double params, in_layers, largest; };
-struct llm_share_cost { int64_t nodes, buffers; double ahead, staging, passing, gradients, weights; };
+struct llm_share_cost { int64_t nodes, buffers; double ahead, staging, rounded, passing, gradients, weights; };
 struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o,
                                      const struct llm_share_size *size);
 /* Adds what experts that the replicas of a group divide take: `size`, of all experts. */
 void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_share_size *size,
                            struct llm_share_cost *c);
 /* A parameter that is trained, as a rank has it: of so many elements, that one rank updates whole or many in parts. In the order of parameters. */
-struct llm_share_part { int64_t group; int copies; size_t n; bool whole; }; /* copies: enum llm_share_copies */
+struct llm_share_part { int64_t group; int copies; size_t n; bool whole, rounded; }; /* copies: enum llm_share_copies */
 /* What a rank's passes go through: groups of layers, of so many chunks that begin at first [chunks + 1]; stage `stage` of `stages`. */
 struct llm_share_walk { const int64_t *first; int64_t chunks, group_layers, stage, stages; };
 /* Bytes of gradients and weights that one of n_ranks ranks of a lane sends in a step, the one that sends most. 0 or -1. */
@@ -170,6 +173,7 @@ struct llm_share {
     int dp, replica;                /* replicas, cp of which divide the same rows, and this rank's. rank = replica·lanes + lane */
     int64_t *first_layer;           /* [pp · vp + 1] of the chunks; owned */
     bool int8;                      /* --gradients int8 */
+    bool rounded;                   /* matrices' weights travel in BF16: llm_share_rounds */
     struct llm_shard_run run;       /* of this rank */
     int64_t rounds;                 /* exchanges of a unit in a step: zero 2 and 3 have one for each shard of the rank with most */
     struct llm_trainable *t;        /* [n_params] borrowed */
@@ -208,7 +212,16 @@ struct llm_share {
     size_t n_slots, next_slot;
     double *squares;                /* [n_cells] */
     /* Weights that come from their owners: of group g at g, or, of layers with zero 3, at g % 2. group -1: none */
-    struct llm_share_brought { int64_t group; bool arrived; struct llm_transfer *transfers; size_t n, room; } *brought; /* [n_groups + 1] */
+    struct llm_share_brought {
+        int64_t group;
+        bool arrived;
+        struct llm_transfer *transfers;
+        size_t n, room;
+        uint16_t *rounded;          /* [rounded_room] what this rank sends in BF16; n_rounded so far */
+        size_t n_rounded, rounded_room;
+        struct llm_share_widened { float *x; size_t n; } *widened; /* what arrives in BF16, and is widened then */
+        size_t n_widened, widened_room;
+    } *brought;                     /* [n_groups + 1] */
     int64_t posted;                 /* groups of layers whose messages have begun since the last update, with zero 1 and 2 */
     /* zero 2 and 3 */
     float *gradients[2], *weights[2]; /* memory of two groups; NULL: parameters have their own */
@@ -240,6 +253,10 @@ size_t llm_share_gradient_floats(const struct llm_share *s, size_t i);
 bool llm_share_collects(const struct llm_share *s, size_t i);
 /* Whether that holds of some parameter. */
 bool llm_share_scatters(const struct llm_share *s);
+/* Whether the weights of parameter number i travel in BF16. Then a rank has exact values of the elements that it owns alone. */
+bool llm_share_rounded(const struct llm_share *s, size_t i);
+/* Whether there is no rank that has all exact values of all parameters. */
+bool llm_share_divides_masters(const struct llm_share *s);
 /* The elements of parameter number i's master that this rank owns; NULL: it owns none. */
 float *llm_share_own_master(const struct llm_share *s, size_t i);
 
@@ -292,7 +309,8 @@ double llm_share_hidden(struct llm_share *s);
 int llm_share_gather(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* llm_grad_norm of gradients that the owners have: the same bits. */
 int llm_share_norm(struct llm_share *s, double *norm, const struct llm_param **bad, struct llm_err *e) LLM_MUST_CHECK;
-/* Numbers of parameter number `param`, of which `mine` has this rank's elements: rank 0 gets all of them in `all`. */
+/* Numbers of parameter number `param`, of which `mine` has this rank's elements: rank 0 gets all of them in `all`, in
+ * which it may have its own already. */
 int llm_share_collect(struct llm_share *s, size_t param, const float *mine, float *all, struct llm_err *e) LLM_MUST_CHECK;
 /* x [rows], of `width` bytes each: every rank gets those of the others' shards, which the last lane of each replica has. */
 int llm_share_rows(struct llm_share *s, void *x, int64_t rows, size_t width, struct llm_err *e) LLM_MUST_CHECK;

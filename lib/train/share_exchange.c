@@ -96,14 +96,14 @@ int llm_share_exchange_init(struct llm_share *s, struct llm_err *e)
 
 /* ---- messages ---- */
 
-int llm_share_post(struct llm_comm *c, const struct llm_transfers *l, int peer, float *p, size_t n, bool receives, struct llm_err *e)
+int llm_share_post(struct llm_comm *c, const struct llm_transfers *l, int peer, void *p, size_t bytes, bool receives, struct llm_err *e)
 {
-    const size_t piece = LLM_COMM_BUCKET / sizeof *p;
-    for (size_t at = 0; at < n; at += piece) {
-        const size_t bytes = (n - at < piece ? n - at : piece) * sizeof *p;
+    for (size_t at = 0; at < bytes; at += LLM_COMM_BUCKET) {
+        const size_t n = bytes - at < LLM_COMM_BUCKET ? bytes - at : LLM_COMM_BUCKET;
+        char *piece = (char *)p + at;
         if (llm_grow((void **)l->v, l->room, *l->n + 1, sizeof **l->v, e) < 0) return -1;
         struct llm_transfer *t = &(*l->v)[*l->n];
-        if ((receives ? llm_comm_receive(c, peer, p + at, bytes, t, e) : llm_comm_send(c, peer, p + at, bytes, t, e)) < 0) return -1;
+        if ((receives ? llm_comm_receive(c, peer, piece, n, t, e) : llm_comm_send(c, peer, piece, n, t, e)) < 0) return -1;
         ++*l->n;
     }
     return 0;
@@ -143,7 +143,7 @@ static int post_receives(struct llm_share *s, struct llm_share_unit *u, struct l
         for (size_t k = 0; q != s->rank && k < sends(s, u, q, s->round); k++) {
             struct llm_share_run r;
             for (size_t at = u->first; llm_share_next_run(s, u, s->rank, &at, &r); to += r.n) {
-                if (llm_share_post(s->exchange, &list, q, to, r.n, true, e) < 0) return -1;
+                if (llm_share_post(s->exchange, &list, q, to, r.n * sizeof *to, true, e) < 0) return -1;
             }
         }
     }
@@ -159,7 +159,7 @@ static int post_sends(struct llm_share *s, struct llm_share_unit *u, struct llm_
         for (size_t k = 0; k < sends(s, u, s->rank, s->round); k++) {
             struct llm_share_run r;
             for (size_t at = u->first; llm_share_next_run(s, u, q, &at, &r);) {
-                if (llm_share_post(s->exchange, &list, q, node_at(s, r.param, k) + r.from, r.n, false, e) < 0) return -1;
+                if (llm_share_post(s->exchange, &list, q, node_at(s, r.param, k) + r.from, r.n * sizeof(float), false, e) < 0) return -1;
             }
         }
     }

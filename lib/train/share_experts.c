@@ -118,7 +118,8 @@ void llm_share_clear_apart(struct llm_share *s)
 double llm_share_ahead(const struct llm_layout *l, const struct llm_train_options *o, double elements, int64_t n_ranks)
 {
     const bool whole = (l->zero != 1 && l->zero != 2) || o->ema > 0; /* all ranks have all weights at the end of the step, or never */
-    return whole || elements <= 0 ? 0 : 4 * elements / (double)n_ranks * (double)(n_ranks - 1);
+    const double width = llm_share_rounds(l, o, false) ? sizeof(uint16_t) : sizeof(float); /* of an adapter nothing is in layers */
+    return whole || elements <= 0 ? 0 : width * elements / (double)n_ranks * (double)(n_ranks - 1);
 }
 
 void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const struct llm_train_options *o, const struct llm_share_size *size,
@@ -133,5 +134,6 @@ void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const s
     /* What is staged of a unit of experts: the nodes of all members of each other group. A slot has the larger of that and of a unit of others. */
     const double groups = (double)replicas / (double)l->ep, slots = l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS;
     const double unit = fmin(size->largest / (double)l->ep, LLM_SHARE_UNIT_ELEMENTS);
+    if (replicas > l->ep && llm_share_rounds(l, o, false)) c->rounded += 2 * (l->zero < 3 ? size->params : two / 4) / (double)replicas;
     c->staging = fmax(c->staging, 4 * slots * unit / groups * (groups - 1) * (double)l->ep * nodes);
 }

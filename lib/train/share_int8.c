@@ -16,12 +16,13 @@ static size_t width(int64_t shards)
     return shards == 1 ? 1 : shards * LEVELS <= INT16_MAX ? 2 : 4;
 }
 
-double llm_share_int8_sent(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, double params)
+double llm_share_int8_sent(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, double params,
+                           double rounded)
 {
-    const double part = params * (double)(n_ranks - 1) / (double)n_ranks, largest = 4 * params / BLOCK * (double)(n_ranks - 1);
+    const double others = (double)(n_ranks - 1) / (double)n_ranks, part = params * others, largest = 4 * params / BLOCK * (double)(n_ranks - 1);
     const int64_t parts = llm_train_options_parts(o);
     const double back = l->zero > 0 ? sizeof(float) : (double)width(parts); /* weights, or the gradient */
-    return part * ((double)width(llm_shard_rows(n_ranks, parts)) + back) + largest;
+    return part * ((double)width(llm_shard_rows(n_ranks, parts)) + back) - 2 * rounded * others + largest;
 }
 
 double llm_share_int8_memory(int64_t n_ranks, const struct llm_train_options *o, double n)

@@ -1,5 +1,5 @@
 /* What the files of train/share.h share. Each calls those before it only: share_parts.c, share_experts.c, share_cells.c (who owns what),
- * share_exchange.c (gradients), share_int8.c, share_layers.c (memory of layers), share.c, share_sent.c. */
+ * share_exchange.c (gradients), share_int8.c, share_bf16.c, share_layers.c (memory of layers), share.c, share_sent.c. */
 #ifndef LLM_TRAIN_SHARE_INTERNAL_H
 #define LLM_TRAIN_SHARE_INTERNAL_H
 
@@ -61,9 +61,10 @@ bool llm_share_keeps(const struct llm_share *s, const struct llm_share_unit *u, 
 
 /* ---- share_exchange.c ---- */
 int llm_share_exchange_init(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
-/* Messages of n floats at p, in pieces, to or from `peer`: appended to the list. */
+/* Messages of so many bytes at p, in pieces, to or from `peer`: appended to the list. */
 struct llm_transfers { struct llm_transfer **v; size_t *n, *room; };
-int llm_share_post(struct llm_comm *c, const struct llm_transfers *l, int peer, float *p, size_t n, bool receives, struct llm_err *e) LLM_MUST_CHECK;
+int llm_share_post(struct llm_comm *c, const struct llm_transfers *l, int peer, void *p, size_t bytes, bool receives, struct llm_err *e)
+    LLM_MUST_CHECK;
 /* One more, or one less, exchange is under way. */
 void llm_share_count(struct llm_share *s, int change);
 /* Waits for a list; the time counts as blocked. */
@@ -76,10 +77,20 @@ int llm_share_finish_group(struct llm_share *s, int64_t group, struct llm_err *e
 /* ---- share_int8.c ---- */
 /* Bytes that the sum of a unit of n elements takes while it is made. */
 double llm_share_int8_memory(int64_t n_ranks, const struct llm_train_options *o, double n);
-/* Bytes that a rank sends in a step, with an update of `params` parameters, at most. */
-double llm_share_int8_sent(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, double params);
+/* Bytes that a rank sends in a step, with an update of `params` parameters, at most; `rounded` of them travel in BF16. */
+double llm_share_int8_sent(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, double params, double rounded);
 /* Adds the shards that llm_shard_keep has kept: the owners, or with zero 0 all ranks, have the gradient in llm_param.grad. Collective. */
 int llm_share_add_int8(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- share_bf16.c ---- */
+/* Before the messages of b->group: room for what this rank rounds. */
+int llm_share_make_rounded(struct llm_share *s, struct llm_share_brought *b, struct llm_err *e) LLM_MUST_CHECK;
+/* x, what this rank owns of a run, rounded, in memory of b's until the group is brought anew. */
+uint16_t *llm_share_round(struct llm_share_brought *b, const struct llm_share_run *r, const float *x);
+/* Where n elements in BF16 arrive that x will have, and their entry among those that llm_share_widen widens when all have arrived. */
+void *llm_share_place_rounded(float *x, size_t n);
+int llm_share_add_widened(struct llm_share_brought *b, float *x, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+void llm_share_widen(struct llm_share_brought *b);
 
 /* ---- share_layers.c ---- */
 /* The group of a layer, or of the number of layers (llm_share_group_of). */

@@ -23,6 +23,11 @@ bool llm_share_collects(const struct llm_share *s, size_t i)
     return llm_share_pools_weights(s, i) || s->params[i].home != 0;
 }
 
+bool llm_share_divides_masters(const struct llm_share *s)
+{
+    return s->rounded || llm_share_scatters(s);
+}
+
 bool llm_share_scatters(const struct llm_share *s)
 {
     return s->zero == 3 || s->lanes > 1 || s->ep > 1;
@@ -82,12 +87,43 @@ static struct llm_share_brought *brought_of(struct llm_share *s, int64_t group)
     return &s->brought[s->zero == 3 && group < s->n_groups ? group % 2 : group];
 }
 
+/* A run that rank q owns. */
+static int receive_run(struct llm_share *s, struct llm_share_brought *b, int q, const struct llm_share_run *r, struct llm_err *e)
+{
+    const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
+    float *to = s->t[r->param].p->master + r->from;
+    if (!llm_share_rounded(s, r->param)) return llm_share_post(s->bring, &list, q, to, r->n * sizeof *to, true, e);
+    if (llm_share_add_widened(b, to, r->n, e) < 0) return -1;
+    return llm_share_post(s->bring, &list, q, llm_share_place_rounded(to, r->n), r->n * sizeof(uint16_t), true, e);
+}
+
+/* A run of a unit that this rank owns. */
+static int send_run(struct llm_share *s, const struct llm_share_unit *u, struct llm_share_brought *b, const struct llm_share_run *r,
+                    struct llm_err *e)
+{
+    const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
+    const struct llm_trainable *t = &s->t[r->param];
+    const bool rounded = llm_share_rounded(s, r->param);
+    float *to = t->p->master + r->from, *from = t->own_master ? t->own_master + (r->from - t->own_from) : to;
+    if (from != to) memcpy(to, from, r->n * sizeof *to);
+    void *sent = from;
+    for (int peer = 1; peer < s->n; peer++) {
+        const int k = (s->rank + peer) % s->n;
+        if (!llm_share_keeps(s, u, k)) continue;
+        if (rounded && sent == from) sent = llm_share_round(b, r, from);
+        if (llm_share_post(s->bring, &list, k, sent, r->n * (rounded ? sizeof(uint16_t) : sizeof *from), false, e) < 0) return -1;
+    }
+    return 0;
+}
+
 /* Every rank sends what it owns of a group to all others that compute with it. */
 static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
 {
     struct llm_share_brought *b = brought_of(s, group);
-    const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
-    *b = (struct llm_share_brought){.group = group, .transfers = b->transfers, .room = b->room};
+    b->group = group;
+    b->arrived = true; /* so that llm_share_poll, which rounding may call, does not test half of the list */
+    b->n = 0;
+    if (llm_share_make_rounded(s, b, e) < 0) return -1;
     llm_share_count(s, 1);
     for (size_t u = 0; u < s->n_units; u++) {
         const struct llm_share_unit *x = &s->units[u];
@@ -95,27 +131,25 @@ static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
             const int q = (s->rank + d) % s->n;
             struct llm_share_run r;
             for (size_t at = x->first; llm_share_next_run(s, x, q, &at, &r);) {
-                const struct llm_trainable *t = &s->t[r.param];
-                float *to = t->p->master + r.from, *from = q != s->rank ? NULL : t->own_master ? t->own_master + (r.from - t->own_from) : to;
-                if (from && from != to) memcpy(to, from, r.n * sizeof *to);
-                if (!from && llm_share_post(s->bring, &list, q, to, r.n, true, e) < 0) return -1;
-                for (int peer = 1; from && peer < s->n; peer++) {
-                    const int k = (q + peer) % s->n;
-                    if (llm_share_keeps(s, x, k) && llm_share_post(s->bring, &list, k, from, r.n, false, e) < 0) return -1;
-                }
+                const bool mine = q == s->rank;
+                if ((mine ? send_run(s, x, b, &r, e) : receive_run(s, b, q, &r, e)) < 0) return -1;
             }
         }
     }
+    b->arrived = false;
     return 0;
 }
 
 static int arrive(struct llm_share *s, struct llm_share_brought *b, struct llm_err *e)
 {
-    if (b->group < 0 || b->arrived) return 0;
+    if (b->group < 0 || (b->arrived && b->n_widened == 0)) return 0;
     LLM_PROFILE("ranks: weights", 0);
-    if (llm_share_wait(s, s->bring, b->transfers, b->n, e) < 0) return -1;
-    b->arrived = true;
-    llm_share_count(s, -1);
+    if (!b->arrived) {
+        if (llm_share_wait(s, s->bring, b->transfers, b->n, e) < 0) return -1;
+        b->arrived = true;
+        llm_share_count(s, -1);
+    }
+    llm_share_widen(b);
     return 0;
 }
 
@@ -492,7 +526,11 @@ void llm_share_layers_release(struct llm_share *s)
         free(s->gradients[i]);
         free(s->weights[i]);
     }
-    for (int64_t g = 0; s->brought && g <= s->n_groups; g++) free(s->brought[g].transfers);
+    for (int64_t g = 0; s->brought && g <= s->n_groups; g++) {
+        free(s->brought[g].transfers);
+        free(s->brought[g].rounded);
+        free(s->brought[g].widened);
+    }
     free(s->brought);
     free(s->gradient_offset);
     free(s->weight_offset);

@@ -6,11 +6,12 @@
 #include "cpu/optim.h"
 #include "train/share_internal.h"
 
-/* The ranks of a lane, and what each sends in elements. */
+/* The ranks of a lane, and what each sends. */
 struct tally {
     const struct llm_layout *l;
     int64_t n, *nodes;      /* [n] that a rank sends of what all ranks of the lane have */
-    double *own, *sent;     /* [n] elements */
+    double *own, *weights;  /* [n] elements of a class; bytes of their updated weights as they travel */
+    double *sent;           /* [n] bytes */
     int64_t *brought;       /* [groups + 1] how often owners send the weights of a group, or with zero 0 its gradients */
 };
 
@@ -67,20 +68,23 @@ static void add_class(struct tally *w, const struct llm_share_part *parts, size_
     const double others = (double)(owners - 1 + (copies == (int)LLM_SHARE_TIED ? w->n : 0)); /* of the last stage, too */
     size_t total = 0, done = 0;
     memset(w->own, 0, (size_t)w->n * sizeof *w->own);
+    memset(w->weights, 0, (size_t)w->n * sizeof *w->weights);
     for (size_t i = 0; i < n_parts; i++) total += parts[i].group == group && parts[i].copies == copies ? parts[i].n : 0;
     for (size_t i = 0; i < n_parts; i++) {
         if (parts[i].group != group || parts[i].copies != copies) continue;
         for (size_t at = 0, n; at < parts[i].n; at += n) {
             n = parts[i].whole || parts[i].n - at < LLM_OPTIM_BLOCK ? parts[i].n - at : LLM_OPTIM_BLOCK;
-            w->own[llm_share_owner_of((int)owners, llm_share_part_of((int)owners, done, n, total), group)] += (double)n;
+            const int owner = llm_share_owner_of((int)owners, llm_share_part_of((int)owners, done, n, total), group);
+            w->own[owner] += (double)n;
+            w->weights[owner] += (double)(n * (parts[i].rounded ? sizeof(uint16_t) : sizeof(float)));
             done += n;
         }
     }
     for (int64_t q = 0; q < w->n; q++) {
-        const double own = w->own[q / ep];
+        const double own = w->own[q / ep], weights = w->weights[q / ep];
         int64_t nodes = 0;
         for (int64_t d = q / ep * ep; d < q / ep * ep + ep; d++) nodes += w->nodes[d];
-        w->sent[q] += (owners > 1 ? (double)nodes * ((double)total - own) : 0) + own * others * (double)w->brought[group];
+        w->sent[q] += (owners > 1 ? 4 * (double)nodes * ((double)total - own) : 0) + weights * others * (double)w->brought[group];
     }
 }
 
@@ -96,22 +100,25 @@ int llm_share_sent(double *bytes, const struct llm_share_part *parts, size_t n_p
 {
     const int64_t n_groups = llm_share_group_of(walk->first, walk->chunks, walk->group_layers, walk->first[walk->chunks]);
     struct tally w = {.l = l, .n = n_ranks};
-    double params = 0, most = 0;
+    double params = 0, rounded = 0, most = 0;
     for (size_t i = 0; i < n_parts; i++) params += (double)parts[i].n;
+    for (size_t i = 0; i < n_parts; i++) rounded += parts[i].rounded ? (double)parts[i].n : 0;
     w.nodes = llm_calloc((size_t)n_ranks, sizeof *w.nodes, "the ranks' shares", e);
     w.own = llm_calloc((size_t)n_ranks, sizeof *w.own, "the ranks' shares", e);
+    w.weights = llm_calloc((size_t)n_ranks, sizeof *w.weights, "the ranks' shares", e);
     w.sent = llm_calloc((size_t)n_ranks, sizeof *w.sent, "the ranks' shares", e);
     w.brought = llm_calloc((size_t)n_groups + 1, sizeof *w.brought, "the ranks' shares", e);
-    int got = w.nodes && w.own && w.sent && w.brought ? 0 : -1;
+    int got = w.nodes && w.own && w.weights && w.sent && w.brought ? 0 : -1;
     for (int64_t q = 0; q < n_ranks && got == 0; q++) got = count_nodes(&w, o, q, e);
     if (got == 0) {
         count_brought(&w, walk, n_groups, llm_shard_rows(n_ranks / llm_layout_rows(l), llm_train_options_parts(o)));
         tally(&w, parts, n_parts, n_groups);
         for (int64_t q = 0; q < n_ranks; q++) most = fmax(most, w.sent[q]);
     }
-    *bytes = o->gradients == LLM_GRADIENTS_INT8 ? llm_share_int8_sent(n_ranks, l, o, params) : 4 * most;
+    *bytes = o->gradients == LLM_GRADIENTS_INT8 ? llm_share_int8_sent(n_ranks, l, o, params, rounded) : most;
     free(w.nodes);
     free(w.own);
+    free(w.weights);
     free(w.sent);
     free(w.brought);
     return got;

@@ -66,7 +66,7 @@ struct llm_stages {
 
 static int post(struct llm_comm *c, int peer, void *x, int64_t floats, bool receives, struct message *m, struct llm_err *e)
 {
-    return llm_share_post(c, &(struct llm_transfers){&m->v, &m->n, &m->room}, peer, x, (size_t)floats, receives, e);
+    return llm_share_post(c, &(struct llm_transfers){&m->v, &m->n, &m->room}, peer, x, (size_t)floats * sizeof(float), receives, e);
 }
 
 static int finish(const struct llm_stages *p, struct message *m, struct llm_err *e)

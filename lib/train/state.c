@@ -201,7 +201,7 @@ static int append_moment(const struct llm_trainer *t, struct state *s, const cha
 static int append_master(const struct llm_trainer *t, struct state *s, size_t param, struct llm_err *e)
 {
     const struct llm_param *p = t->params[param].p;
-    const bool parts = llm_share_pools_weights(&t->share, param) || t->share.lanes > 1 || t->share.ep > 1;
+    const bool parts = llm_share_divides_masters(&t->share);
     if (p->slice_of) return append_slices(t, s, "master", KEPT_MASTER, param, e);
     return parts ? append_collected(t, s, "master", param, -1, kept_of(t, KEPT_MASTER, param), e) : append(&s->l, "master", p, p->master, e);
 }
@@ -471,7 +471,7 @@ static void keep_master(struct llm_trainer *t, size_t i, const float *whole)
 {
     const struct llm_trainable *q = &t->params[i];
     const size_t n = (size_t)llm_param_count(q->p);
-    if (llm_share_scatters(&t->share)) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
+    if (llm_share_divides_masters(&t->share)) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
     if (q->p->master && !llm_share_pools_weights(&t->share, i)) {
         if (q->p->master != whole) memcpy(q->p->master, whole, n * sizeof *whole);
     } else if (q->own_n > 0) memcpy(llm_trainable_master(q), whole + q->own_from, q->own_n * sizeof *whole);

@@ -266,13 +266,14 @@ int llm_trainer_update_hash(struct llm_trainer *t, struct llm_err *e)
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_param *p = t->params[i].p;
         const size_t bytes = (size_t)llm_param_count(p) * sizeof(float);
-        const bool parts = llm_share_collects(&t->share, i);
+        const bool first = t->share.rank == 0, away = llm_share_collects(&t->share, i), parts = away || llm_share_rounded(&t->share, i);
         const float *own = llm_share_own_master(&t->share, i);
-        float *whole = parts && t->share.rank == 0 ? llm_alloc_huge(bytes, 1, "weights", e) : NULL;
-        int got = parts && t->share.rank == 0 && !whole ? -1 : 0;
-        if (parts && (got = llm_comm_agree(t->comm, got, NULL, e)) == 0) got = llm_share_collect(&t->share, i, own, whole, e);
-        if (got == 0 && (whole || (!parts && p->master))) t->hashes[i] = llm_xxh64(whole ? whole : p->master, bytes, 0);
-        free(whole);
+        float *room = away && first ? llm_alloc_huge(bytes, 1, "weights", e) : NULL, *whole = room ? room : p->master;
+        int got = away && first && !room ? -1 : 0;
+        if (away) got = llm_comm_agree(t->comm, got, NULL, e);
+        if (got == 0 && parts) got = llm_share_collect(&t->share, i, own, whole, e); /* exact values take the place of rounded ones */
+        if (got == 0 && whole && (first || !parts)) t->hashes[i] = llm_xxh64(whole, bytes, 0);
+        free(room);
         if (got < 0) return -1;
     }
     return 0;

@@ -96,6 +96,21 @@ setup() {
     [[ ${stderr_lines[0]} == "llm-train: --hash-every: expected "* ]]
 }
 
+@test "with --precision bf16 the weights of matrices come in BF16: 3/4 of the bytes, and rank 0 hashes and saves exact ones" {
+    local run=("${gpt[@]}" --set n_layer=5 --set n_embd=64 -b 4 --grad-shards 2 -n 3) p z
+    for p in f32 bf16; do
+        "${run[@]}" --precision $p -o alone.llm --log alone.log
+        for z in 1 3; do
+            ranks 2 "${run[@]}" --precision $p --shard zero=$z -o ranks.llm --log $p$z.log
+            cmp alone.llm ranks.llm
+            assert_equal "$(jq -c '[.loss, .hash]' $p$z.log)" "$(jq -c '[.loss, .hash]' alone.log)"
+        done
+    done
+    for z in 1 3; do
+        jq -es '.[0].comm_bytes / .[1].comm_bytes | debug | . > .6 and . < .8' <(tail -n 1 bf16$z.log) <(tail -n 1 f32$z.log) 2>&1
+    done
+}
+
 @test "more ranks than shards, another number than --shard says, and what is no layout: status 2, one line" {
     run -2 --separate-stderr ranks 3 "${gpt[@]}" -n 1 --grad-shards 2 -o x.llm
     assert_equal "$stderr" "llm-train: --grad-shards: expected at least one shard for each of 3 ranks, found 2"
@@ -113,7 +128,7 @@ setup() {
 }
 
 @test "--plan: what a rank sends is what the log says; moments are divided; more ranks than shards are refused" {
-    local gpt=(llm-train -q -j 1 -c nano --set vocab_size=300 --set n_layer=2 -b 12 -l 24) r s sent logged
+    local gpt=(llm-train -q -j 1 -c nano --set vocab_size=300 --set n_layer=3 -b 12 -l 24) r s sent logged
     for r in 2 3; do
         for s in 6 12; do
             sent=$("${gpt[@]}" --grad-shards $s --shard "dp=$r,zero=1" --plan | awk '$1 == "rank_sent_bytes" { print $2 }')
@@ -144,7 +159,7 @@ setup() {
 @test "--plan: the bytes of uneven shards and parts: slices with zero=1, 2 and 3, weights that lie there already, a tied table of stages" {
     local gpt=(llm-train -q -j 1 -c nano --set vocab_size=300 --set n_layer=6 -l 8 -b 2) line words planned logged
     for line in "4 dp=2,tp=2,zero=1 --accumulate 6 --grad-shards 6 --tensor-parts 2" "4 dp=2,tp=2,zero=2 --accumulate 6 --grad-shards 6 --tensor-parts 2" \
-        "4 dp=2,tp=2,zero=3 --grad-shards 2 --tensor-parts 4" "2 dp=2,zero=3 --accumulate 6 --grad-shards 6 --set n_embd=160" \
+        "4 dp=2,tp=2,zero=3 --grad-shards 2 --tensor-parts 4" "2 dp=2,zero=3 --accumulate 6 --grad-shards 6 --set n_embd=160 --set n_layer=5" \
         "4 dp=2,pp=2 --accumulate 6 --grad-shards 6"; do
         read -ra words <<< "$line" # the first rank, which logs, sends most, or hardly less
         planned=$("${gpt[@]}" "${words[@]:2}" --shard "${words[1]}" --plan | awk '$1 == "rank_sent_bytes" { print $2 }')
