@@ -350,6 +350,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         s.other += saving > s.activations ? saving - s.activations : 0;
         s.nodes = dp * cp > 1 ? (double)shared.nodes : 0;
         s.ahead = shared.ahead;
+        s.behind = shared.behind * (double)shared.nodes;
         s.sent = sent + 4 * own * sends + 4 * copy * (double)shards * parts;
         if (cp > 1) s.sent += llm_sent_by_rows(c, o, l, own / (double)c->hidden_size, layers);
         if (members > 1) s.sent += llm_sent_by_member(c, o, members, own / (double)c->hidden_size, layers, k == 0, last);
@@ -435,6 +436,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         p->nodes = (double)shared.nodes;
         if (llm_sent_of_params(&p->sent, c, m, o, l, NULL, ranks * cp, e) < 0) return -1;
         p->ahead = shared.ahead;
+        p->behind = shared.behind * (double)shared.nodes;
         stored_moments = p->moments;
         if (l->zero == 3) collected = 4 * trained.in_layers; /* by the first rank, while it saves */
         p->moments = own_moments(p->moments, &trained, ranks * cp, l);

@@ -14,7 +14,8 @@ struct llm_plan {
     double tokens_per_step, flops_per_step;   /* 4 for each number and 2 for each that is trained, and attention's scores */
     double step_seconds, seconds;             /* a step, and all of them; 0 when not measured */
     double ranks, nodes, sent;                /* ranks 0: one; sums of shards that a rank sends in a step, and all bytes that it sends */
-    double ahead, forward;                    /* llm_share_cost.ahead, and the FLOPs of one forward pass of a rank */
+    double ahead, behind;                     /* those of llm_share_cost, */
+    double forward, backward;                 /* and FLOPs of the rank's passes under which they travel: one forward pass, backward passes */
     int64_t n_stages;                         /* 0: one. The numbers above are those of the stage that takes most memory */
     struct llm_plan_stage { int64_t layers; double bytes; } stages[LLM_PLAN_MAX_STAGES];
     double peak;                              /* FLOP/s of products, measured by the caller */
@@ -38,9 +39,9 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
 /* The costs with what was not given: memory as here, rates of a usual machine. */
 struct llm_layout_costs llm_layout_costs_all(const struct llm_layout_costs *given, double memory);
 /* The layout of l->ranks ranks that the run allows, whose memory is within `costs`, and whose step takes the least time by the FLOPs of the rank that
- * has most and by its messages, of which weights hide under a forward pass alone: *l becomes it. Of equal ones the least zero, then the least ep,
- * then the least cp, then the fewest ranks a replica, then the fewest stages, then the fewest chunks. No clock has a say. A line says
- * which it is. 0 or -1 (LLM_EX_USAGE: no layout suits, or none fits). */
+ * has most and by its messages, of which weights hide under a forward pass and gradients under backward passes: *l becomes it. Of equal ones the
+ * least zero, then the least ep, then the least cp, then the fewest ranks a replica, then the fewest stages, then the fewest chunks. No clock has a
+ * say. A line says which it is. 0 or -1 (LLM_EX_USAGE: no layout suits, or none fits). */
 int llm_layout_choose(struct llm_layout *l, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
                       const struct llm_layout_costs *costs, struct llm_plan_trials *trials, struct llm_err *e) LLM_MUST_CHECK;
 /* To standard output: a line "name, value" for each number, or one JSON object. */

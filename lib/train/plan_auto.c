@@ -47,7 +47,8 @@ static int consider(struct candidates *k, const struct run *r, const struct llm_
         return 0;
     }
     if (llm_grow((void **)&k->v, &k->room, k->n + 1, sizeof *k->v, e) < 0) return -1;
-    const double hidden = fmin(p.ahead / r->costs->bandwidth, p.forward / r->costs->flops);
+    const double hidden = fmin(p.ahead / r->costs->bandwidth, p.forward / r->costs->flops)
+        + fmin(p.behind / r->costs->bandwidth, p.backward / r->costs->flops);
     const double seconds = p.work / r->costs->flops + p.sent / r->costs->bandwidth + p.messages * r->costs->latency - hidden;
     k->v[k->n++] = (struct candidate){*l, seconds, false};
     return 0;

@@ -111,6 +111,7 @@ int llm_plan_add_work(struct llm_plan *p, const struct llm_config *c, const stru
     if (n > 1 && (llm_stages_cut(c, context, n, vp, first, e) < 0 || llm_stages_most(c, context, n, vp, first, &stage, e) < 0)) return -1;
     p->work = p->flops_per_step * (double)most / (double)parts / (members * cp) * stage * (passes + (double)(n - 1) / (double)vp) / passes;
     p->forward = p->work * forward / (passes + (double)(n - 1) / (double)vp);
+    p->backward = p->forward * (o->checkpoint_every > 0 ? 3 : 2) * (l->zero < 2 ? 1 : passes);
     p->messages = others * groups * (l->zero < 2 ? 2 : l->zero == 2 ? (double)most + 1 : 3 * (double)most + 1);
     if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
     const double passed = n > 2 || vp > 1 ? 4 * (double)vp : n > 1 ? 2 : 0; /* messages between chunks */

@@ -124,10 +124,11 @@ bool llm_share_rounds(const struct llm_layout *l, const struct llm_train_options
 /* Whether there are enough shards for n_ranks replicas, and what the layout asks of the options. 0 or -1 (LLM_EX_USAGE). */
 int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* What one of n_ranks ranks takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of
- * them in layers, `largest` in the largest group. `ahead`: bytes of updated weights that it sends under the next step's forward pass. `passing`:
- * memory that the sum of --gradients int8 takes, which the next save finds free. `rounded`: memory of weights on their way in BF16. */
+ * them in layers, `largest` in the largest group. `ahead`: bytes of updated weights that it sends under the next step's forward pass. `behind`:
+ * bytes of a node's gradients that it sends under backward passes: of layers, but those of the group that is left last. `rounded`: memory of weights
+ * on their way in BF16. `passing`: memory that the sum of --gradients int8 takes, which the next save finds free. */
 struct llm_share_size { double params, in_layers, largest; };
-struct llm_share_cost { int64_t nodes, buffers; double ahead, staging, rounded, passing, gradients, weights; };
+struct llm_share_cost { int64_t nodes, buffers; double ahead, behind, staging, rounded, passing, gradients, weights; };
 struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o,
                                      const struct llm_share_size *size);
 /* Adds what experts that the replicas of a group divide take: `size`, of all experts. */

@@ -131,6 +131,7 @@ void llm_share_add_experts(int64_t replicas, const struct llm_layout *l, const s
     c->weights += l->zero < 3 ? 4 * size->params / (double)l->ep : two / (double)l->ep + part;
     c->gradients += l->zero < 2 ? 4 * size->params * (double)(1 + c->buffers) : parts * two + part + (shards > 1 ? terms * part : 0);
     c->ahead += llm_share_ahead(l, o, (size->params - size->largest) / (double)l->ep, replicas / l->ep);
+    c->behind += 4 * (size->params - size->largest) / (double)replicas * (double)(replicas - l->ep);
     /* What is staged of a unit of experts: the nodes of all members of each other group. A slot has the larger of that and of a unit of others. */
     const double groups = (double)replicas / (double)l->ep, slots = l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS;
     const double unit = fmin(size->largest / (double)l->ep, LLM_SHARE_UNIT_ELEMENTS);
