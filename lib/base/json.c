@@ -110,15 +110,20 @@ done:
     return v;
 }
 
+struct dump { struct llm_buf *out; bool failed; };
+
 static int dump_piece(const char *p, size_t n, void *arg)
 {
-    return llm_buf_put(arg, p, n, NULL);
+    struct dump *d = arg;
+    d->failed |= llm_buf_put(d->out, p, n, NULL) < 0;
+    return d->failed ? -1 : 0;
 }
 
 int llm_json_dump(const json_t *v, struct llm_buf *out, struct llm_err *e)
 {
-    if (json_dump_callback(v, dump_piece, out, JSON_COMPACT | JSON_ENCODE_ANY) < 0) return llm_no_memory(e, "JSON text");
-    return 0;
+    struct dump d = {out, false};
+    const int got = json_dump_callback(v, dump_piece, &d, JSON_COMPACT | JSON_ENCODE_ANY); /* 0 after failures in keys */
+    return got < 0 || d.failed ? llm_no_memory(e, "JSON text") : 0;
 }
 
 static const json_t *member(const json_t *o, const char *key)

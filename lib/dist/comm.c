@@ -33,6 +33,12 @@ int llm_comm_rank(const struct llm_comm *c) { return c ? c->rank : 0; }
 int llm_comm_size(const struct llm_comm *c) { return c ? c->n : 1; }
 const char *llm_comm_host(const struct llm_comm *c, int rank) { return c ? c->hosts[rank] : "localhost"; }
 bool llm_comm_broken(const struct llm_comm *c) { return c && c->job->broken; }
+
+int llm_comm_give_up(struct llm_comm *c)
+{
+    if (c) c->job->broken = true;
+    return -1;
+}
 bool llm_comm_failed(const struct llm_comm *c) { return c && c->job->failed; }
 
 void llm_comm_set_timeout(struct llm_comm *c, double seconds)
@@ -240,7 +246,7 @@ enum { MANY_RANKS = 17, SMALL_BYTES = 1 << 20 };
 static int gather_in_rounds(struct llm_comm *c, void *const *parts, const size_t *bytes, size_t total, struct llm_err *e)
 {
     char *all = llm_alloc(total, 1, "a message", e);
-    int got = all ? 0 : -1, has = 1;
+    int got = all ? 0 : llm_comm_give_up(c), has = 1;
     size_t length = bytes[c->rank];
     if (all && length > 0) memcpy(all, parts[c->rank], length);
     while (got == 0 && has < c->n) {
@@ -274,7 +280,7 @@ int llm_comm_gather(struct llm_comm *c, void *const *parts, const size_t *bytes,
     if (c->n >= MANY_RANKS && total <= SMALL_BYTES) return total > 0 ? gather_in_rounds(c, parts, bytes, total, e) : 0;
     const void **out = llm_alloc((size_t)c->n, sizeof *out, "a message", e);
     size_t *out_bytes = llm_alloc((size_t)c->n, sizeof *out_bytes, "a message", e);
-    int got = out && out_bytes ? 0 : -1;
+    int got = out && out_bytes ? 0 : llm_comm_give_up(c);
     for (int q = 0; q < c->n && got == 0; q++) {
         out[q] = parts[c->rank];
         out_bytes[q] = bytes[c->rank];
@@ -290,7 +296,7 @@ int llm_comm_gather_even(struct llm_comm *c, void *all, size_t bytes, struct llm
     if (!c) return 0;
     void **parts = llm_alloc((size_t)c->n, sizeof *parts, "a message", e);
     size_t *lengths = llm_alloc((size_t)c->n, sizeof *lengths, "a message", e);
-    int got = parts && lengths ? 0 : -1;
+    int got = parts && lengths ? 0 : llm_comm_give_up(c);
     for (int q = 0; q < c->n && got == 0; q++) {
         parts[q] = (char *)all + (size_t)q * bytes;
         lengths[q] = bytes;
@@ -423,7 +429,7 @@ static int report_failure(struct llm_comm *c, const struct word *all, int bad, c
 {
     bool same = true;
     struct text *texts = llm_calloc((size_t)c->n, sizeof *texts, "agreement", e);
-    if (!texts) return -1;
+    if (!texts) return llm_comm_give_up(c);
     if (mine) memcpy(texts[c->rank].of, mine->text, sizeof mine->text);
     if (llm_comm_gather_even(c, texts, sizeof *texts, e) == 0) {
         for (int q = 0; q < c->n; q++) {
@@ -447,7 +453,7 @@ int llm_comm_agree(struct llm_comm *c, int got, int *signal, struct llm_err *e)
     struct word *all = c->job->broken ? NULL : llm_calloc((size_t)c->n, sizeof *all, "agreement", &problem);
     if (!all) {
         if (got >= 0 && e) *e = problem;
-        return -1;
+        return llm_comm_give_up(c);
     }
     all[c->rank] = (struct word){got, mine.status, signal ? *signal : 0};
     c->job->failed = false;

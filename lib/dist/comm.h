@@ -92,6 +92,8 @@ struct llm_comm_report llm_comm_take_report(struct llm_comm *c);
 int llm_comm_agree(struct llm_comm *c, int got, int *signal, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether a transfer has failed: the ranks cannot agree any more. */
 bool llm_comm_broken(const struct llm_comm *c);
+/* This rank cannot take part in the next call, for which the others would wait (it lacks memory): breaks the communicator. -1. */
+int llm_comm_give_up(struct llm_comm *c);
 /* Whether the last agreement was on a failure, which all ranks then know. */
 bool llm_comm_failed(const struct llm_comm *c);
 

@@ -63,7 +63,7 @@ static int post(struct llm_group *g, int peer, void *p, size_t bytes, bool recei
 {
     for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < LLM_COMM_BUCKET ? bytes - at : LLM_COMM_BUCKET;
-        if (llm_grow((void **)&g->transfers, &g->room, g->n_transfers + 1, sizeof *g->transfers, e) < 0) return -1;
+        if (llm_grow((void **)&g->transfers, &g->room, g->n_transfers + 1, sizeof *g->transfers, e) < 0) return llm_comm_give_up(g->comm);
         struct llm_transfer *t = &g->transfers[g->n_transfers];
         char *from = (char *)p + at;
         if ((receives ? llm_comm_receive(g->comm, peer, from, n, t, e) : llm_comm_send(g->comm, peer, from, n, t, e)) < 0) return -1;
@@ -166,7 +166,7 @@ int llm_group_leave(struct llm_group *g, bool *abandoned, struct llm_err *e)
     *abandoned = false;
     if (!g || !g->comm) return 0;
     unsigned char *p = llm_alloc(LLM_COMM_BUCKET, 1, "messages", e); /* touched only if something is discarded */
-    int got = p ? llm_group_say(g, e) : -1;
+    int got = p ? llm_group_say(g, e) : llm_comm_give_up(g->comm);
     for (int q = 0; q < g->head.n && got == 0; q++) {
         while (q != g->head.rank && got == 0) {
             got = discard(g, q, p, e);

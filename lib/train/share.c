@@ -107,7 +107,7 @@ static int gather_squares(struct llm_share *s, struct llm_err *e)
     double *all = llm_calloc(s->n_cells + 1, sizeof *all, "norms", e), *at = all;
     void **parts = llm_calloc((size_t)s->n, sizeof *parts, "norms", e);
     size_t *bytes = llm_calloc((size_t)s->n, sizeof *bytes, "norms", e);
-    int got = all && parts && bytes ? 0 : -1;
+    int got = all && parts && bytes ? 0 : llm_comm_give_up(s->comm);
     for (int q = 0; q < s->n && got == 0; q++) {
         parts[q] = at;
         for (size_t c = 0; c < s->n_cells; c++) {
@@ -159,7 +159,7 @@ int llm_share_collect(struct llm_share *s, size_t param, const float *mine, floa
     void **in = llm_calloc((size_t)s->n, sizeof *in, "messages", e);
     size_t *out_bytes = llm_calloc((size_t)s->n, sizeof *out_bytes, "messages", e);
     size_t *in_bytes = llm_calloc((size_t)s->n, sizeof *in_bytes, "messages", e);
-    int got = out && in && out_bytes && in_bytes ? 0 : -1;
+    int got = out && in && out_bytes && in_bytes ? 0 : llm_comm_give_up(s->comm);
     for (int q = 0; q < s->n && got == 0; q++) {
         size_t from = 0, n = 0;
         for (size_t c = s->params[param].first; c < s->params[param].end; c++) {
@@ -186,7 +186,7 @@ int llm_share_rows(struct llm_share *s, void *x, int64_t rows, size_t width, str
     if (!s->comm) return 0;
     void **parts = llm_calloc((size_t)s->n, sizeof *parts, "messages", e);
     size_t *bytes = llm_calloc((size_t)s->n, sizeof *bytes, "messages", e);
-    int got = parts && bytes ? 0 : -1;
+    int got = parts && bytes ? 0 : llm_comm_give_up(s->comm);
     for (int q = 0; q < s->n && got == 0; q++) {
         const struct llm_shard_run run = llm_shard_run(q / s->lanes, s->dp, s->run.n);
         int64_t first = llm_shard_first(run.first, run.n, rows), end = llm_shard_first(run.end, run.n, rows);

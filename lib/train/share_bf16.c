@@ -57,7 +57,7 @@ int llm_share_make_rounded(struct llm_share *s, struct llm_share_brought *b, str
     free(b->rounded);
     b->rounded = llm_alloc_huge(n, sizeof *b->rounded, "messages", e);
     b->rounded_room = b->rounded ? n : 0;
-    return b->rounded ? 0 : -1;
+    return b->rounded ? 0 : llm_comm_give_up(s->comm);
 }
 
 /* ---- at the others ---- */

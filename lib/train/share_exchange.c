@@ -101,7 +101,7 @@ int llm_share_post(struct llm_comm *c, const struct llm_transfers *l, int peer, 
     for (size_t at = 0; at < bytes; at += LLM_COMM_BUCKET) {
         const size_t n = bytes - at < LLM_COMM_BUCKET ? bytes - at : LLM_COMM_BUCKET;
         char *piece = (char *)p + at;
-        if (llm_grow((void **)l->v, l->room, *l->n + 1, sizeof **l->v, e) < 0) return -1;
+        if (llm_grow((void **)l->v, l->room, *l->n + 1, sizeof **l->v, e) < 0) return llm_comm_give_up(c);
         struct llm_transfer *t = &(*l->v)[*l->n];
         if ((receives ? llm_comm_receive(c, peer, piece, n, t, e) : llm_comm_send(c, peer, piece, n, t, e)) < 0) return -1;
         ++*l->n;

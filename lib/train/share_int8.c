@@ -142,7 +142,7 @@ static int agree_on_largest(struct work *w, struct llm_err *e)
     const size_t bytes = w->n_blocks * sizeof *w->largest;
     if (!w->s->comm) return 0;
     uint32_t *all = llm_alloc((size_t)w->s->n * w->n_blocks, sizeof *all, "gradients", e);
-    if (!all) return -1;
+    if (!all) return llm_comm_give_up(w->s->comm);
     memcpy(all + (size_t)w->s->rank * w->n_blocks, w->largest, bytes);
     const int got = llm_comm_gather_even(w->s->comm, all, bytes, e);
     for (size_t i = 0; got == 0 && i < (size_t)w->s->n * w->n_blocks; i++) {
@@ -158,7 +158,7 @@ static int exchange(struct work *w, struct llm_err *e)
     const struct llm_share *s = w->s;
     const size_t mine = width(shards_of(s, s->rank)), whole = width(s->run.n), own = w->elements[s->rank];
     size_t *out = llm_calloc((size_t)s->n, sizeof *out, "gradients", e), *in = llm_calloc((size_t)s->n, sizeof *in, "gradients", e);
-    int got = out && in ? 0 : -1;
+    int got = out && in ? 0 : llm_comm_give_up(s->comm);
     for (int q = 0; q < s->n && got == 0; q++) {
         out[q] = q == s->rank ? 0 : w->elements[q] * mine;
         in[q] = q == s->rank ? 0 : own * width(shards_of(s, q));
@@ -228,7 +228,7 @@ static int prepare(struct work *w, struct llm_err *e)
 static int add_unit(struct llm_share *s, const struct llm_share_unit *u, struct llm_err *e)
 {
     struct work w = {.s = s, .u = u};
-    int got = prepare(&w, e);
+    int got = prepare(&w, e) < 0 ? llm_comm_give_up(s->comm) : 0;
     if (got == 0) llm_parallel(w.n_cells, find_largest, &w);
     if (got == 0) got = agree_on_largest(&w, e);
     if (got == 0) llm_parallel(w.n_cells, add_shards, &w);

@@ -93,7 +93,7 @@ static int receive_run(struct llm_share *s, struct llm_share_brought *b, int q, 
     const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
     float *to = s->t[r->param].p->master + r->from;
     if (!llm_share_rounded(s, r->param)) return llm_share_post(s->bring, &list, q, to, r->n * sizeof *to, true, e);
-    if (llm_share_add_widened(b, to, r->n, e) < 0) return -1;
+    if (llm_share_add_widened(b, to, r->n, e) < 0) return llm_comm_give_up(s->comm);
     return llm_share_post(s->bring, &list, q, llm_share_place_rounded(to, r->n), r->n * sizeof(uint16_t), true, e);
 }
 

@@ -225,7 +225,7 @@ int llm_share_tokens(struct llm_share *s, float *x, int64_t rows, int64_t row_le
     float *all = llm_calloc((size_t)(rows * row_len), sizeof *all, "messages", e);
     void **messages = llm_calloc((size_t)s->n, sizeof *messages, "messages", e);
     size_t *bytes = llm_calloc((size_t)s->n, sizeof *bytes, "messages", e), at = 0;
-    int got = all && messages && bytes ? 0 : -1;
+    int got = all && messages && bytes ? 0 : llm_comm_give_up(s->comm);
     for (int pass = 0; pass < 2 && got == 0; pass++, at = 0) { /* what this rank has to its message; then what the others have from theirs */
         for (int q = 0; q < s->n; q++) {
             const int of_replica = q / s->lanes;

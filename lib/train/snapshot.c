@@ -240,7 +240,7 @@ static int put_part(struct llm_together *w, struct llm_output *o, int from, stru
     uint64_t n = f->n;
     if (passes && w->team.pass(w->team.arg, from, &n, sizeof n, e) < 0) return -1;
     unsigned char *p = llm_alloc(PIECE, 1, "snapshots", e);
-    int got = p ? 0 : -1;
+    int got = p ? 0 : llm_comm_give_up(w->share->comm);
     const unsigned char *at = f->map.p;
     struct llm_err later;
     for (uint64_t i = 0; i < n && p; i++) {

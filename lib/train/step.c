@@ -135,7 +135,7 @@ static int join_reports(struct llm_trainer *t, struct llm_err *e)
     while (means < LLM_MAX_MEANS && t->objective->means[means]) means++;
     const size_t each = means * sizeof *k->means + routers;
     char *all = llm_calloc((size_t)t->share.n, each + 1, "reports", e);
-    if (!all) return -1;
+    if (!all) return llm_comm_give_up(t->comm);
     char *mine = all + (size_t)t->share.rank * each;
     memcpy(mine, k->means, means * sizeof *k->means);
     memcpy(mine + means * sizeof *k->means, &k->routers, routers);

@@ -150,7 +150,7 @@ static int bring(struct llm_together *w, const struct llm_held *k, const struct 
         const size_t bytes = o.n * sizeof *mine;
         if (p && mine) memcpy(p + done * sizeof *mine, mine, bytes);
         if (p ? mine != NULL : mine == NULL) continue;
-        if (llm_grow((void **)&w->transfers, &w->transfers_room, w->n_transfers + 1, sizeof *w->transfers, e) < 0) return -1;
+        if (llm_grow((void **)&w->transfers, &w->transfers_room, w->n_transfers + 1, sizeof *w->transfers, e) < 0) return llm_comm_give_up(s->comm);
         struct llm_transfer *t = &w->transfers[w->n_transfers++];
         *t = (struct llm_transfer){.request = NULL};
         const int got = p ? llm_comm_receive(s->comm, o.owner, p + done * sizeof *mine, bytes, t, e) : llm_comm_send(s->comm, to, mine, bytes, t, e);
@@ -180,7 +180,7 @@ static int tell_sizes(void *arg, const int *makers, uint32_t *sizes, size_t n, s
     const struct llm_share *s = ((struct llm_together *)arg)->share;
     if (!s->comm) return 0;
     uint32_t *all = llm_alloc(n * (size_t)s->n, sizeof *all, "messages", e);
-    if (!all) return -1;
+    if (!all) return llm_comm_give_up(s->comm);
     memcpy(all + n * (size_t)s->rank, sizes, n * sizeof *sizes);
     const int got = llm_comm_gather_even(s->comm, all, n * sizeof *all, e);
     for (size_t i = 0; i < n && got == 0; i++) sizes[i] = all[n * (size_t)makers[i] + i];
@@ -210,7 +210,7 @@ static int make_team(struct llm_together *w, bool writes, struct llm_err *e)
     uint64_t limit = llm_frames_in_memory();
     if (w->n > 0) qsort(w->v, w->n, sizeof *w->v, by_name);
     free(w->writers);
-    if (!(w->writers = llm_calloc((size_t)s->n, sizeof *w->writers, "messages", e))) return -1;
+    if (!(w->writers = llm_calloc((size_t)s->n, sizeof *w->writers, "messages", e))) return llm_comm_give_up(s->comm);
     w->writers[s->rank] = writes ? s->rank : 0;
     if (llm_comm_gather_even(s->comm, w->writers, sizeof *w->writers, e) < 0) return -1;
     if (llm_comm_broadcast(s->comm, 0, &limit, sizeof limit, e) < 0) return -1;

@@ -60,3 +60,13 @@ load ../ranks_faults
     ends 1 60
     [[ $(head -n 1 job.err) =~ ^"llm-train: rank 0 ("[^\)]*") does not answer: rank 1 ("[^\)]*") has waited "[0-9]+" s for it (step "[0-9]+")"$ ]] || fail "found: $(< job.err)"
 }
+
+@test "a rank that runs out of memory, even for messages, ends the job at once in one line" {
+    cc -O1 -w -shared -fPIC -o no_memory.so "$ROOT/tests/fault/no_memory.c"
+    RANK1=LD_PRELOAD=$PWD/no_memory.so ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard zero=3 --rank-timeout 100 2> job.err &
+    job=$! pids=()
+    first_steps
+    touch no_memory
+    ends 69 50
+    [[ $(< job.err) =~ ^"llm-train: out of memory: "[^$'\n']*$ ]] || fail "$(< job.err)"
+}
