@@ -34,6 +34,7 @@ struct trained {
     double expert_moments;      /* of the experts that ranks can divide */
     double frame;               /* bytes of the largest frame of a checkpoint */
     double sliced, experts;     /* that ranks can divide: slices, of all members; experts */
+    double unsliced;            /* that are in layers, and that members have whole */
     bool all, embedding;
 };
 
@@ -86,6 +87,7 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
         if (llm_trains(o, s) && k && !llm_stage_has_param(k, s)) continue;
         if (llm_trains(o, s)) {
             n->in_layers += in_layer ? elements : 0;
+            n->unsliced += in_layer && !llm_param_spec_sliced(s) ? elements : 0;
             group += in_layer ? elements : 0;
             n->largest = group > n->largest ? group : n->largest;
             n->params += elements;
@@ -450,7 +452,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         if (l->zero < 3) collected = 4 * trained.experts * (1 - 1 / (double)ep);
         p->sent += llm_sent_to_experts(c, o, l, llm_stage_mixtures(c, NULL), of_replica / (double)cp);
     }
-    if (o->tensor_parts > 1) collected = 4 * whole.sliced; /* while the model is described */
+    if (o->tensor_parts > 1) collected = 4 * (whole.sliced + (l->zero == 3 ? whole.unsliced : 0)); /* while the model is described */
     if (members > 1 && !cut) {
         const int64_t parts = llm_train_options_parts(o);
         const double own = tokens * (double)llm_shard_rows(ranks, parts) / (double)parts; /* a rank's tokens */

@@ -368,7 +368,7 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     if (o->seq_parts > 1) all_nodes = llm_share_cost_of_parts(n_ranks, l, o, &c);
     c.gradients *= 1 + (double)c.buffers;
     if (n_ranks == 1 && (l->zero < 2 || llm_layout_lanes(l) == 1)) return c;
-    const double slots = l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS, travelling = size->params < slots * unit ? size->params : slots * unit;
+    const double travelling = unit * (l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS); /* units take slots in turns: each has had the largest */
     if (int8) c.passing = llm_share_int8_memory(n_ranks, o, unit);
     else c.staging = 4 * travelling / ranks * (all_nodes - (double)c.nodes); /* of the rank whose own nodes take most */
     c.ahead = llm_share_ahead(l, o, size->in_layers - size->largest, n_ranks);

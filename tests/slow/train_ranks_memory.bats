@@ -32,3 +32,11 @@ load ../ranks_memory
     planned 2 .06 -c tiny --set num_hidden_layers=4 --set hidden_size=512 --set intermediate_size=1536 --set num_attention_heads=8 \
         --set num_key_value_heads=8 --set vocab_size=4096 --grad-shards 4 --gradients int8 --shard dp=2,zero=1
 }
+
+@test "slices and whole weights of layers that come from others, whole again while the first rank saves; gradients that take turns in few places" {
+    planned 4 .05 -c tiny --set num_hidden_layers=6 --set hidden_size=512 --set intermediate_size=1536 --set num_attention_heads=8 \
+        --set num_key_value_heads=8 --set vocab_size=8192 --grad-shards 2 --tensor-parts 2 --shard dp=2,tp=2,zero=3
+    planned 4 .05 -c mla --set num_hidden_layers=6 --set hidden_size=512 --set intermediate_size=1536 --set num_attention_heads=8 \
+        --set num_key_value_heads=8 --set vocab_size=8192 --grad-shards 2 --tensor-parts 2 --shard dp=2,tp=2,zero=3
+    planned 2 .05 -c rwkv7 --set num_hidden_layers=4 --set hidden_size=512 --grad-shards 2 --shard dp=2,zero=1
+}
