@@ -325,6 +325,7 @@ int llm_awq(struct llm_model *m, const struct llm_quant_plan *plan, struct llm_m
         status = do_layer(&a, &s->layers[l], e);
     }
     llm_progress_end(&progress);
+    llm_model_changed(m);
     free(a.readers);
     free(a.records);
     return status;

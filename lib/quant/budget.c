@@ -139,9 +139,11 @@ static int measure_alone(struct search *s, struct candidate *c, struct llm_err *
     void *blocks = try_type(s, c, c->types[c->probed], NULL, e);
     if (!blocks) return -1;
     c->p->weight = (struct llm_weight){.data = blocks, .dtype = c->types[c->probed], .n = was.n, .k = was.k};
+    llm_model_changed(s->m);
     int status = llm_kl_measure(s->probe, s->m, &kl, NULL, e);
     llm_weight_release(&c->p->weight);
     c->p->weight = was;
+    llm_model_changed(s->m);
     free(blocks);
     if (status != 0) return status;
     c->measured = kl.mean;

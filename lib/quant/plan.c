@@ -235,5 +235,6 @@ int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
         r.bits = n > 0 ? (double)r.bytes_to * 8 / (double)n : 0;
         if ((!r.kept && change(m, p, plan, &r, e) < 0) || report(arg, &r, e) < 0) return -1;
     }
+    llm_model_changed(m);
     return 0;
 }

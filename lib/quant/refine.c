@@ -332,6 +332,7 @@ static void detach(struct llm_refine *r, struct llm_model *m, bool written)
         p->grad = NULL;
         l->was.data = NULL;
     }
+    llm_model_changed(m);
 }
 
 void llm_refine_undo(struct llm_refine *r, struct llm_model *m)
@@ -342,6 +343,7 @@ void llm_refine_undo(struct llm_refine *r, struct llm_model *m)
         memcpy((void *)(uintptr_t)w->data, l->old, (size_t)llm_dtype_bytes(l->dtype, (uint64_t)(l->n * l->k)));
         llm_weight_changed(w);
     }
+    llm_model_changed(m);
 }
 
 /* From one window to the next, in windows: about the golden ratio of all, so that each few steps see the whole text. Of kinds of text that follow one

@@ -275,5 +275,6 @@ int llm_rotate(struct llm_model **m, struct llm_rotated *out, struct llm_err *e)
     llm_rotor_release(&r.residual);
     llm_rotor_release(&r.values);
     (*m)->fingerprint[0] = 0;
+    llm_model_changed(*m);
     return status;
 }

@@ -28,6 +28,18 @@ kl() { # the divergence in the message of --measure
     grep -q 'is written' err
 }
 
+@test "a latent-attention model that calibration ran: --measure and --refine run the weights that are written" {
+    local keys='"vocab_size": 256, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
+        "kv_lora_rank": 32, "q_lora_rank": null, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": null'
+    echo "{\"model_type\": \"deepseek_v3\", $keys, \"initializer_range\": 0.2}" > c.json
+    llm-train -q -c c.json -T "$BATS_FILE_TMPDIR/tok.json" -n 0 -o mla.llm
+    llm-quantize -t q4_0 --imatrix-out i.gguf "${CALIBRATE[@]}" "${MEASURE[@]}" mla.llm a.llm 2> a.err
+    llm-quantize -t q4_0 --imatrix i.gguf "${MEASURE[@]}" mla.llm b.llm 2> b.err # which runs nothing before it quantises
+    [[ -n $(kl a.err) && $(kl a.err) == "$(kl b.err)" ]]
+    llm-quantize -t q4_0 --refine 10 "${CALIBRATE[@]}" "${MEASURE[@]}" mla.llm c.llm 2> c.err
+    awk -v a="$(kl a.err)" -v c="$(kl c.err)" 'BEGIN {exit !(c < a)}'
+}
+
 @test "--refine that cannot be: one line, nothing written" {
     refused 2 '--refine: expected --calibrate' llm-quantize -t q4_0 --refine 5 "$M" x.llm
     refused 2 'expected files as IN' llm-quantize -t q4_0 --refine 5 "${CALIBRATE[@]}" - x.llm

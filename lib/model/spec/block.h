@@ -159,7 +159,7 @@ struct llm_decoder {
 /* Declares all parameters of a decoder, an encoder or both, and points the fields of `m` (zeroed by the caller) at them. 0 or -1. */
 int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m);
 void llm_decoder_destroy(struct llm_decoder *m, size_t n_params);
-/* Parameters have changed: Hyena's filters are computed again when they are needed. */
+/* Parameters have changed: Hyena's filters and MLA's absorbed matrices are computed again when they are needed. */
 void llm_decoder_changed(struct llm_decoder *m);
 /* Parts of llm_decoder_declare: the parameters of layer `number`; those of multi-token prediction. */
 void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number);

@@ -339,6 +339,7 @@ void llm_decoder_changed(struct llm_decoder *m)
         const struct llm_stack *s = &m->stacks[i];
         for (int64_t l = 0; l < s->n_layers; l++) {
             if (s->layers[l].mixer.filter) s->layers[l].mixer.filter->n = 0;
+            if (s->layers[l].mixer.absorbed) s->layers[l].mixer.absorbed->made = false;
         }
     }
 }

@@ -43,7 +43,8 @@ struct llm_model *llm_model_load_seeing(const char *path, const char *mmproj, st
 /* Gives a model that has none a preprocessor, whose reference is taken over (NULL: out of memory). 0 or -1. */
 int llm_model_give_preprocessor(struct llm_model *m, json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 void llm_model_destroy(struct llm_model *m);
-/* Weights or adapters have changed: what was computed of them alone (norms of adapters' magnitudes, Hyena's filters) is computed again. */
+/* Weights or adapters have changed: what was computed of them alone (norms of adapters' magnitudes, Hyena's filters,
+ * MLA's absorbed matrices) is computed again. */
 void llm_model_changed(struct llm_model *m);
 struct llm_param *llm_model_find(const struct llm_model *m, const char *name);
 /* A new model of `c` that takes the weights of the same names, the tokenizer and the chat template from `from`, which can then only be destroyed.

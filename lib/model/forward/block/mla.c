@@ -35,7 +35,10 @@ static int absorb(struct llm_absorbed *a, const struct llm_config *c, const stru
         const void *values = value_rows(a, c, p, h, &type, e);
         if (!values) break;
         for (int64_t r = 0; r < nope; r++) llm_adapter_decode(p, h * wide + r, keys + r * rank);
-        if (!a->transposed[h]) a->transposed[h] = llm_transposed(keys, sizeof *keys, nope, rank, e);
+        llm_weight_release(&a->query[h]); /* of weights that have changed */
+        llm_weight_release(&a->value[h]);
+        free(a->transposed[h]);
+        a->transposed[h] = llm_transposed(keys, sizeof *keys, nope, rank, e);
         a->query[h] = (struct llm_weight){.data = a->transposed[h], .dtype = LLM_F32, .n = rank, .k = nope};
         a->value[h] = (struct llm_weight){.data = values, .dtype = type, .n = c->v_head_dim, .k = rank};
         if (!a->transposed[h] || llm_weight_pack(&a->query[h], compute, false, e) < 0 || llm_weight_pack(&a->value[h], compute, false, e) < 0) break;
