@@ -273,15 +273,48 @@ static struct llm_quant_override *read_overrides(const struct args *a, struct ll
     return o;
 }
 
-static int quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const struct llm_budget *budget, struct llm_err *e)
+/* Rows that wait until the matrices are refined. */
+struct waiting { struct llm_quant_report *v; size_t n; };
+static int keep_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
+{
+    struct waiting *w = arg;
+    (void)e;
+    w->v[w->n++] = *r;
+    return 0;
+}
+
+/* Quantises, then refines on the text but its last eighth, on which the result is measured: it is written if it is the better one. 0, 1 if a signal
+ * was caught, -1. */
+static int quantize_and_refine(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct report *t,
+                               struct llm_err *e)
+{
+    const struct refine_request of = {{in, a->rotate}, a->calibrate, a->calibrate_tokens, a->calibrate_context, a->refine};
+    struct waiting w = {.v = llm_calloc(m->n_params + 1, sizeof *w.v, "refinement", e)};
+    struct llm_refine *r = w.v ? llm_refine_create(m, e) : NULL;
+    struct llm_quant_sink sink;
+    struct llm_quant_plan with = *plan;
+    int status = r ? 0 : -1;
+    if (r) sink = llm_refine_sink(r);
+    with.sink = &sink;
+    if (status == 0) status = llm_quantize_model(m, &with, keep_row, &w, e);
+    if (status == 0) status = quantize_refine(&of, r, m, w.v, e);
+    for (size_t i = 0; i < w.n && status == 0; i++) status = put_row(t, &w.v[i], e);
+    llm_refine_destroy(r);
+    free(w.v);
+    return status;
+}
+
+static int quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const struct llm_budget *budget, const char *in,
+                    struct llm_err *e)
 {
     struct llm_table table;
     struct report t = {.table = a->report ? &table : NULL, .budget = budget};
     if (llm_output_try(a->report, false, e) < 0) return -1;
     llm_table_init(&table, columns);
-    if (llm_quantize_model(m, plan, put_row, &t, e) < 0) {
+    const int status = a->refine ? quantize_and_refine(m, a, plan, in, &t, e) : llm_quantize_model(m, plan, put_row, &t, e);
+    if (status != 0) {
         llm_table_release(&table);
-        return -1;
+        return status;
     }
     if (budget && t.table) put_cache_rows(t.table, budget, &m->config);
     const double before = (double)t.bytes_from / 1048576, after = (double)t.bytes_to / 1048576;
@@ -388,23 +421,6 @@ static int scale_channels(struct llm_model *m, const struct llm_quant_plan *plan
     return 0;
 }
 
-/* Quantises, then refines on the text but its last eighth, on which the result is measured: it is written if it is the better one. */
-static int refine(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const struct llm_budget *budget, const char *in,
-                  struct llm_err *e)
-{
-    struct llm_refine *r = llm_refine_create(m, e);
-    struct llm_quant_sink sink;
-    struct llm_quant_plan with = *plan;
-    int status = r ? 0 : -1;
-    if (r) sink = llm_refine_sink(r);
-    with.sink = &sink;
-    if (status == 0) status = quantize(m, a, &with, budget, e);
-    const struct refine_request of = {{in, a->rotate}, a->calibrate, a->calibrate_tokens, a->calibrate_context, a->refine};
-    if (status == 0) status = quantize_refine(&of, r, m, e);
-    llm_refine_destroy(r);
-    return status;
-}
-
 static int calibrate_and_quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
 {
     struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context, (uint64_t)a->memory,
@@ -428,8 +444,7 @@ static int calibrate_and_quantize(struct llm_model *m, const struct args *a, con
     }
     if (status == 0 && a->budget) status = choose_types(m, a, in, c.tokens, &with, &budget, e);
     if (status == 0 && a->awq) status = scale_channels(m, &with, &moments, e);
-    if (status == 0 && a->refine) status = refine(m, a, &with, a->budget ? &budget : NULL, in, e);
-    else if (status == 0) status = quantize(m, a, &with, a->budget ? &budget : NULL, e);
+    if (status == 0) status = quantize(m, a, &with, a->budget ? &budget : NULL, in, e);
     if (status == 0 && plan->lowrank) status = factors_attach(m, plan->lowrank, e);
     llm_budget_release(&budget);
     llm_moments_release(&moments);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "bin/quantize/budget.h"
 #include "data/input.h"
+#include "quant/block.h"
 #include "quant/kl.h"
 
 static int tell(const struct llm_kl *a, const struct llm_kl *b, const double *windows, int64_t n, double *difference, struct llm_err *e)
@@ -21,7 +22,20 @@ static int tell(const struct llm_kl *a, const struct llm_kl *b, const double *wi
     return 0;
 }
 
-int quantize_refine(const struct refine_request *q, struct llm_refine *r, struct llm_model *m, struct llm_err *e)
+/* The errors of the matrices that were refined. */
+static int report_again(struct llm_model *m, const struct llm_model *base, struct llm_quant_report *reports, struct llm_err *e)
+{
+    int status = 0;
+    for (size_t i = 0; i < m->n_params && status == 0; i++) {
+        const struct llm_param *p = &m->params[i], *was = &base->params[i];
+        const struct llm_quant_job job = {.in = was->weight.data, .out = (void *)(uintptr_t)p->weight.data, .from = was->weight.dtype,
+                                          .to = p->weight.dtype, .n = (uint64_t)llm_param_count(p), .row = p->weight.k};
+        if (!reports[i].kept && llm_block_kind_of(job.to)) status = llm_quant_compare(&job, &reports[i], e);
+    }
+    return status;
+}
+
+int quantize_refine(const struct refine_request *q, struct llm_refine *r, struct llm_model *m, struct llm_quant_report *reports, struct llm_err *e)
 {
     struct llm_kl_base held = {0};
     struct llm_kl before, after;
@@ -39,6 +53,7 @@ int quantize_refine(const struct refine_request *q, struct llm_refine *r, struct
     if (status == 0) status = llm_kl_measure(&held, m, &after, windows + n_windows, e);
     if (status == 0) status = tell(&before, &after, windows, n_windows, &difference, e);
     if (status == 0 && difference >= 0) llm_refine_undo(r, m);
+    else if (status == 0) status = report_again(m, base, reports, e);
     llm_kl_base_release(&held);
     llm_model_destroy(base);
     llm_input_release(&text);

@@ -116,18 +116,17 @@ static void quantize_piece(void *arg, size_t i, int thread)
     w->zeros[i] = count_zeros(y, n);
 }
 
-int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *r, struct llm_err *e)
+/* Writes what `method` has not written yet, and tells the errors of all. */
+static int write_and_compare(const struct llm_quant_job *j, enum llm_quant_method method, struct llm_quant_report *r, struct llm_err *e)
 {
     size_t pieces = (size_t)((j->n + PIECE - 1) / PIECE);
-    struct work w = {.job = j, .from = &llm_dtypes[j->from], .to = &llm_dtypes[j->to], .method = llm_quant_method_of(j),
+    struct work w = {.job = j, .from = &llm_dtypes[j->from], .to = &llm_dtypes[j->to], .method = method,
                      .sums = llm_calloc(pieces, sizeof *w.sums, "sums of errors", e)};
     struct llm_fit_errors all = {0};
     double zeros = 0;
-    r->damping = 0;
     w.zeros = w.sums ? llm_calloc(pieces, sizeof *w.zeros, "sums of errors", e) : NULL;
-    if (!w.zeros || (w.method >= LLM_QUANT_GPTQ && llm_gptq(j, &r->damping, e) < 0)) {
+    if (!w.zeros) {
         free(w.sums);
-        free(w.zeros);
         return -1;
     }
     llm_parallel(pieces, quantize_piece, &w);
@@ -147,7 +146,21 @@ int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *
     r->max_error = all.max;
     r->snr_db = all.dd > 0 ? 10 * log10(all.xx / all.dd) : INFINITY;
     r->cosine = all.xx > 0 && all.yy > 0 ? all.xy / sqrt(all.xx * all.yy) : all.xx == all.yy;
-    r->weighted = j->importance && w.method >= LLM_QUANT_SEARCH;
-    r->method = w.method == LLM_QUANT_AUTO ? NULL : llm_quant_methods[w.method];
     return 0;
+}
+
+int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *r, struct llm_err *e)
+{
+    const enum llm_quant_method method = llm_quant_method_of(j);
+    r->damping = 0;
+    if (method >= LLM_QUANT_GPTQ && llm_gptq(j, &r->damping, e) < 0) return -1;
+    if (write_and_compare(j, method, r, e) < 0) return -1;
+    r->weighted = j->importance && method >= LLM_QUANT_SEARCH;
+    r->method = method == LLM_QUANT_AUTO ? NULL : llm_quant_methods[method];
+    return 0;
+}
+
+int llm_quant_compare(const struct llm_quant_job *j, struct llm_quant_report *r, struct llm_err *e)
+{
+    return write_and_compare(j, LLM_QUANT_GPTQ, r, e); /* after which all blocks are written */
 }

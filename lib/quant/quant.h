@@ -107,5 +107,7 @@ struct llm_quant_job {
 enum llm_quant_method llm_quant_method_of(const struct llm_quant_job *j);
 /* Fills the error fields of `r` (not its names and types). Works on all threads in pieces of fixed size: the same bytes and sums for any number. */
 int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *r, struct llm_err *e) LLM_MUST_CHECK;
+/* Fills rmse, max_error, snr_db, cosine and zeros by the blocks that `out` has already, of a type that llm_block_kind_of knows. */
+int llm_quant_compare(const struct llm_quant_job *j, struct llm_quant_report *r, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -19,6 +19,26 @@ kl() { # the divergence in the message of --measure
     done
 }
 
+@test "--refine: the report has the errors of what is written" {
+    need_tool python3
+    llm-quantize -q -t q4_0 "${CALIBRATE[@]}" --refine 40 --report r.tsv "$M" a.llm
+    for model in "$M" a.llm; do llm-quantize -q -t f32 --to safetensors "$model" "${model##*/}.safetensors"; done
+    python3 - <<'PY'
+import json, struct
+def tensors(path):
+    data = open(path, "rb").read()
+    at = 8 + struct.unpack("<Q", data[:8])[0]
+    part = lambda v: data[at + v["data_offsets"][0]:at + v["data_offsets"][1]]
+    return {k: struct.unpack("<%df" % (len(part(v)) // 4), part(v)) for k, v in json.loads(data[8:at]).items() if k.startswith("model.layers")}
+was, now = tensors("m.llm.safetensors"), tensors("a.llm.safetensors")
+rows = [line.rstrip("\n").split("\t") for line in open("r.tsv")]
+rmse = {row[0]: float(row[rows[0].index("rmse")]) for row in rows[1:]}
+for name in was:
+    error = (sum((x - y) ** 2 for x, y in zip(was[name], now[name])) / len(was[name])) ** .5
+    assert abs(error - rmse[name]) <= 1e-4 * error, (name, error, rmse[name])
+PY
+}
+
 @test "--refine that does not help is not written: the bytes are those without it" {
     llm-quantize -q -t q8_0 --method rtn "${CALIBRATE[@]}" "$M" a.gguf
     llm-quantize -t q8_0 --method rtn "${CALIBRATE[@]}" --refine 1 "$M" b.gguf 2> err
