@@ -303,8 +303,8 @@ int llm_snapshots_recover(struct llm_comm *c, const char *folder, const char *pa
     const struct found *k = got == 0 ? newest(v, n, step) : NULL;
     if (k) got = complete(c, folder, run, path, k, e);
     if (k && got == 0 && llm_comm_rank(c) == 0) llm_note("%s: completed with the snapshot of step %lld", path, (long long)k->p.step);
-    if (k && got > 0 && llm_comm_rank(c) == 0) llm_note("%s: the snapshot of step %lld is another run's, and stays", path, (long long)k->p.step);
-    if (got == 0) clear(folder, run);
+    if (k && got > 0 && llm_comm_rank(c) == 0) llm_note("%s: the snapshot of step %lld is another run's, and is removed", path, (long long)k->p.step);
+    if (got >= 0) clear(folder, run);
     free(v);
     return got < 0 ? -1 : llm_comm_agree(c, 0, NULL, e);
 }

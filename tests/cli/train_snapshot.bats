@@ -107,7 +107,7 @@ END
     llm-train "${of[@]}" --seed 5 -n 1 -o other.llm
     cp other.llm run.llm
     run -0 --separate-stderr llm-train -j 1 --resume run.llm -n 1 --snapshot here
-    [[ $stderr == *"run.llm: the snapshot of step "*" is another run's, and stays"* ]]
+    [[ $stderr == *"run.llm: the snapshot of step "*" is another run's, and is removed"* && -z $(ls here) ]]
     cmp other.llm run.llm
     run -2 --separate-stderr llm-train "${of[@]}" --snapshot here -o x.safetensors
     assert_equal "${stderr_lines[0]}" "llm-train: --snapshot: expected -o FILE.llm"
