@@ -277,12 +277,12 @@ static int check_points(const struct llm_scaling_points *s, const struct problem
     return 0;
 }
 
-/* 1.345 deviations, by the median size of the residuals. room: [n] */
-static double huber_by_residuals(const struct problem *q, const double *p, double *room)
+/* The deviation of the residuals by their median size, which single runs that failed do not move. room: [n] */
+static double deviation_of(const struct problem *q, const double *p, double *room)
 {
     double term[2], value;
     for (size_t i = 0; i < q->n; i++) room[i] = fabs(residual(q, p, i, term, &value));
-    return fmax(1.345 * 1.4826 * llm_median(room, q->n), MIN_HUBER);
+    return 1.4826 * llm_median(room, q->n);
 }
 
 /* The largest share that a term has of a loss. */
@@ -313,15 +313,16 @@ static int fit_points(struct llm_scaling_fit *f, struct problem *q, const struct
         if (value < lowest) memcpy(f->p, starts[s], sizeof f->p), lowest = value, pivot = at;
     }
     for (int round = 0; round < 2 && n > 0 && o->huber <= 0; round++) {
-        q->huber = huber_by_residuals(q, f->p, room);
+        q->huber = fmax(1.345 * deviation_of(q, f->p, room), MIN_HUBER);
         descend(q, f->p, &pivot);
     }
     f->huber = q->huber;
     f->rms = rms_of(q, f->p);
+    const double deviation = deviation_of(q, f->p, room);
     for (int j = 0; j < f->terms; j++) {
         double exponent = f->p[LLM_LAW_ALPHA + 2 * j];
         bool bound = !q->log_residual && (exponent <= MIN_EXPONENT || exponent >= MAX_EXPONENT
-                                          || share_of(q, f->p, j) < fmax(f->rms, MIN_SHARE));
+                                          || share_of(q, f->p, j) < fmax(deviation, MIN_SHARE));
         if (n > 0 && !bound) continue;
         return llm_fail(e, EX_DATAERR, "the points do not determine the exponents: the loss does not fall with %s as a power law does",
                         n > 0 ? j ? "D" : f->terms > 1 ? "N" : "C" : f->terms > 1 ? "N and D" : "C");

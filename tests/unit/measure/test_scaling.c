@@ -133,6 +133,13 @@ static void outliers(void **state)
     fit(&f, two(&s), (struct llm_scaling_options){.law = LLM_LAW_ND, .huber = 10}); /* least squares does move */
     assert_true(fabs(f.p[LLM_LAW_ALPHA] - law.alpha) > .03 || fabs(f.p[LLM_LAW_BETA] - law.beta) > .03);
     llm_scaling_release(&f);
+    on_law(&s, 1e-4, 7);
+    for (int i = 0; i < POINTS; i++) s.y[i] += 10;
+    s.y[8] *= 3, s.y[20] *= 3, s.y[29] *= 3; /* the mean square of the residuals is more than what a term has of a loss */
+    fit(&f, two(&s), (struct llm_scaling_options){.law = LLM_LAW_ND});
+    near(f.p[LLM_LAW_ALPHA], law.alpha, 0, .02);
+    near(f.p[LLM_LAW_BETA], law.beta, 0, .02);
+    llm_scaling_release(&f);
 }
 
 /* The optimum against a search over N by golden section, and against the exponents of N(C) and D(C). */
