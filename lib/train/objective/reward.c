@@ -30,12 +30,6 @@ static int configure(struct llm_config *c, const struct llm_train_options *o, co
     return 0;
 }
 
-/* The class has the name that transformers gives classes without one. */
-static int create(struct llm_task *t, struct llm_err *e)
-{
-    return llm_labels_count(&t->model->labels) > 0 || llm_labels_add(&t->model->labels, "LABEL_0", e) == 0 ? 0 : -1;
-}
-
 static int check_options(const struct llm_train_options *o, struct llm_err *e)
 {
     return llm_option_real(o, "center-rewards") >= 0 ? 0 : llm_fail(e, LLM_EX_USAGE, "center-rewards: expected a number not below 0");
@@ -104,8 +98,8 @@ static const struct llm_objective_option options[] = {
 
 extern const struct llm_objective llm_objective_reward;
 const struct llm_objective llm_objective_reward = {.name = "reward", .summary = "score replies as people prefer them", .options = options,
-                                                   .check_options = check_options, .check = check, .configure = configure, .create = create,
-                                                   .columns = columns,
-                                                   .record = llm_pairs_record, .document = llm_pairs_document, .two_texts = true,
+                                                   .check_options = check_options, .check = check, .configure = configure,
+                                                   .columns = columns, .record = llm_pairs_record, .document = llm_pairs_document,
+                                                   .two_texts = true,
                                                    .other_targets = true, .run = run,
                                                    .means = {"reward_chosen", "reward_rejected", "reward_margin", "reward_accuracy"}};
