@@ -282,7 +282,6 @@ int main(int argc, char **argv)
     struct llm_err e = {0};
     struct llm_run run = {0};
     llm_start();
-    llm_free_at_once();
     llm_ranks_hush();
     cli.options = llm_objective_command_line(options, "objective", offsetof(struct args, o.own));
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not cost the run: it is saved, and the write fails with 74 */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "bin/train/train.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/suggest.h"
 #include "infer/predictor.h"
 #include "model/weights/beside.h"
@@ -319,6 +320,8 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
         return -1;
     }
     r->model = NULL; /* the trainer's from here on */
+    const struct llm_layout *l = &r->trainer.layout;
+    if (l->zero == 3 && llm_layout_members(l) > 1) llm_free_at_once(); /* what the first rank collects while it saves is not planned to stay */
     if (llm_trainer_init(&r->trainer, &o, m, &d, e) < 0) return -1;
     return a->resume && llm_state_restore(&r->trainer, e) < 0 ? llm_in(e, "%s", a->resume) : 0;
 }

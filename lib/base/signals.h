@@ -8,7 +8,7 @@
 /* First thing in main: fills closed descriptors 0-2 with /dev/null, ignores SIGXFSZ (a write then fails with EFBIG). */
 void llm_start(void);
 /* Makes free() release blocks of 128 KiB and more to the operating system at once: for programs that run long after they have loaded a model, or
- * whose memory is planned. */
+ * whose memory is planned. The system's pages are cleared one by one: what allocates such blocks often becomes slower. */
 void llm_free_at_once(void);
 /* SIGINT, SIGTERM, SIGHUP, SIGUSR1 set a flag instead of killing; a second one kills at once. Without this call, llm_start's handlers unlink
  * the temporary files that are registered (llm_signal_unlink_add) and the process dies. */
