@@ -104,7 +104,7 @@ int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list
 /* The same tensors alone, for a process that helps another to write the checkpoint. `data`: false if names and shapes suffice. */
 int llm_model_describe_tensors(struct llm_model *m, bool data, struct llm_tensor_list *tensors, struct llm_err *e) LLM_MUST_CHECK;
 /* llm_checkpoint_options.give; arg: the model. Writes bytes [from, from + n) of a tensor that was described with data NULL: a matrix whose F32 data
- * represent BF16 values, which is rounded as it is written. */
+ * represent BF16 values, which is rounded as it is written, or one that files have transposed or with rows in another order. */
 void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *out);
 /* Computes m->fingerprint unless it is known. That reads all weights, so only what needs it (a cache file, an adapter) calls this. 0 or -1. */
 int llm_model_fingerprint(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;

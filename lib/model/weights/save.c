@@ -26,40 +26,81 @@ static bool is_transposed(const struct llm_param *p)
     return p->spec->transposed && !llm_dtypes[p->weight.dtype].is_quantised;
 }
 
-/* Writes elements [first, first + n) of p transposed and rounded to BF16, square by square so that the cache holds one. */
-static void give_transposed(const struct llm_param *p, size_t first, size_t n, uint16_t *out)
+/* Elements [first, first + n) of p transposed, square by square so that the cache holds one: PUT(at, i) puts element i of p at place `at`. */
+#define TRANSPOSED(PUT)                                                                                     \
+    const size_t rows = (size_t)p->shape[1], cols = (size_t)p->shape[0], square = 32;                       \
+    for (size_t r0 = first / cols; r0 < rows && r0 * cols < first + n; r0 += square) {                      \
+        for (size_t c0 = 0; c0 < cols; c0 += square) {                                                      \
+            for (size_t r = r0; r < r0 + square && r < rows; r++) {                                         \
+                for (size_t c = c0; c < c0 + square && c < cols; c++) {                                     \
+                    const size_t at = r * cols + c;                                                         \
+                    if (at >= first && at - first < n) PUT(at - first, c * rows + r);                       \
+                }                                                                                           \
+            }                                                                                               \
+        }                                                                                                   \
+    }
+
+static void give_rounded_transposed(const struct llm_param *p, size_t first, size_t n, uint16_t *out)
 {
-    const size_t rows = (size_t)p->shape[1], cols = (size_t)p->shape[0], square = 32;
-    for (size_t r0 = first / cols; r0 < rows && r0 * cols < first + n; r0 += square) {
-        for (size_t c0 = 0; c0 < cols; c0 += square) {
-            for (size_t r = r0; r < r0 + square && r < rows; r++) {
-                for (size_t c = c0; c < c0 + square && c < cols; c++) {
-                    size_t at = r * cols + c;
-                    if (at >= first && at - first < n) out[at - first] = llm_bf16_encode(p->master[c * rows + r]);
-                }
-            }
-        }
+#define PUT(AT, I) (out[AT] = llm_bf16_encode(p->master[I]))
+    TRANSPOSED(PUT)
+#undef PUT
+}
+
+/* Elements of `width` bytes. */
+static void give_transposed(const struct llm_param *p, size_t width, size_t first, size_t n, char *out)
+{
+    const char *data = p->weight.data;
+#define PUT2(AT, I) memcpy(out + 2 * (AT), data + 2 * (I), 2)
+#define PUT4(AT, I) memcpy(out + 4 * (AT), data + 4 * (I), 4)
+#define PUT_ANY(AT, I) memcpy(out + width * (AT), data + width * (I), width)
+    if (width == 2) {
+        TRANSPOSED(PUT2)
+    } else if (width == 4) {
+        TRANSPOSED(PUT4)
+    } else {
+        TRANSPOSED(PUT_ANY)
+    }
+#undef PUT2
+#undef PUT4
+#undef PUT_ANY
+}
+#undef TRANSPOSED
+
+/* The row of p that files have at place `row`, ordered head by head (llm_rows_by_head). */
+static size_t row_by_head(const struct llm_config *c, size_t row)
+{
+    const size_t d = (size_t)c->head_dim, heads = (size_t)c->num_attention_heads, block = row / d;
+    return (block % 3 * heads + block / 3) * d + row % d;
+}
+
+/* Elements [first, first + n) of p with its rows in that order: rounded to BF16, or its `width` bytes. */
+static void give_by_head(const struct llm_config *c, const struct llm_param *p, size_t width, size_t first, size_t n, char *out)
+{
+    const size_t cols = (size_t)(llm_param_count(p) / p->shape[0]); /* of a bias: 1 */
+    for (size_t at = 0, step; at < n; at += step) {
+        const size_t column = (first + at) % cols, from = row_by_head(c, (first + at) / cols) * cols + column;
+        step = n - at < cols - column ? n - at : cols - column;
+        if (p->weight.rounded) llm_k.elementwise.to_bf16((uint16_t *)(void *)out + at, p->master + from, step);
+        else memcpy(out + at * width, (const char *)p->weight.data + from * width, step * width);
     }
 }
 
-/* Writes elements [first, first + n) of p, rounded to BF16, with its rows ordered head by head (llm_rows_by_head). */
-static void give_by_head(const struct llm_config *c, const struct llm_param *p, size_t first, size_t n, uint16_t *out)
+/* Whether what files have of the parameter is made piece by piece as it is written (llm_model_give). Rows of quantised matrices move whole. */
+static bool is_given(const struct llm_param *p)
 {
-    const size_t d = (size_t)c->head_dim, heads = (size_t)c->num_attention_heads, cols = (size_t)p->shape[1];
-    for (size_t at = 0, step; at < n; at += step) {
-        size_t row = (first + at) / cols, column = (first + at) % cols, block = row / d, ours = (block % 3 * heads + block / 3) * d + row % d;
-        step = n - at < cols - column ? n - at : cols - column;
-        llm_k.elementwise.to_bf16(out + at, p->master + ours * cols + column, step);
-    }
+    return p->weight.rounded || is_transposed(p) || (p->spec->by_head && !llm_dtypes[p->weight.dtype].is_quantised);
 }
 
 void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *out)
 {
     const struct llm_model *m = arg;
     const struct llm_param *p = llm_model_find(m, name);
-    size_t first = (size_t)from / sizeof(uint16_t), count = n / sizeof(uint16_t);
-    if (p->spec->by_head) give_by_head(&m->config, p, first, count, out);
-    else if (is_transposed(p)) give_transposed(p, first, count, out);
+    const size_t width = p->weight.rounded ? sizeof(uint16_t) : (size_t)llm_dtypes[p->weight.dtype].block_bytes;
+    const size_t first = (size_t)from / width, count = n / width;
+    if (p->spec->by_head) give_by_head(&m->config, p, width, first, count, out);
+    else if (is_transposed(p) && p->weight.rounded) give_rounded_transposed(p, first, count, out);
+    else if (is_transposed(p)) give_transposed(p, width, first, count, out);
     else llm_k.elementwise.to_bf16(out, p->master + first, count);
 }
 
@@ -76,13 +117,12 @@ static const void *stage(struct llm_model *m, size_t i, void *made, struct llm_e
     return layout->staging[i] = made;
 }
 
-/* Describes parameter i as files have it; with `data` false, its name and shape alone. If that needs a transposed copy, the copy lives until the next
- * description or the model's end. 0 or -1. */
+/* Describes parameter i as files have it; with `data` false, its name and shape alone. If that needs a copy with other rows, it lives until the
+ * next description or the model's end. 0 or -1. */
 static int describe_param(struct llm_model *m, size_t i, bool data, struct llm_tensor_out *out, struct llm_err *e)
 {
     const struct llm_param *p = &m->params[i];
     const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
-    bool transposed = is_transposed(p), by_head = p->spec->by_head;
     *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]},
                                    .data = p->weight.data};
     if (p->spec->file_writes && !row->is_quantised) {
@@ -91,22 +131,14 @@ static int describe_param(struct llm_model *m, size_t i, bool data, struct llm_t
     }
     if (p->spec->scalar) out->n_dims = 0;
     if (p->weight.rounded) out->dtype = LLM_BF16;
-    if (p->weight.rounded || !data) {
-        out->data = NULL;
-        if (transposed) memcpy(out->shape, (int64_t[]){p->shape[1], p->shape[0]}, 2 * sizeof *out->shape);
-        return 0;
-    }
-    if (by_head) {
-        size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
-        void *made = llm_alloc(bytes, 1, "staging", e);
-        if (made) llm_rows_by_head(&m->config, p->weight.data, bytes / (size_t)p->shape[0], true, made);
-        out->data = stage(m, i, made, e);
-    } else if (transposed) {
-        out->data = stage(m, i, llm_transposed(p->weight.data, (size_t)row->block_bytes, p->shape[0], p->shape[1], e), e);
-        out->shape[0] = p->shape[1];
-        out->shape[1] = p->shape[0];
-    }
-    return out->data || !(transposed || by_head) ? 0 : -1;
+    if (is_transposed(p)) memcpy(out->shape, (int64_t[]){p->shape[1], p->shape[0]}, 2 * sizeof *out->shape);
+    if (is_given(p) || !data) out->data = NULL;
+    if (is_given(p) || !data || !p->spec->by_head) return 0;
+    const size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
+    void *made = llm_alloc(bytes, 1, "staging", e);
+    if (made) llm_rows_by_head(&m->config, p->weight.data, bytes / (size_t)p->shape[0], true, made);
+    out->data = stage(m, i, made, e);
+    return out->data ? 0 : -1;
 }
 
 static int set_text(json_t *meta, const char *key, const char *text, size_t n, struct llm_err *e)
@@ -245,6 +277,8 @@ int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_c
     struct llm_tensor_list l = {0};
     struct llm_checkpoint_options how = *opt;
     json_t *meta = json_object();
+    how.give = llm_model_give;
+    how.give_arg = m;
     how.written = release_pages;
     how.written_arg = m;
     int r = meta ? llm_model_describe(m, meta, &l, e) : llm_no_memory(e, "metadata");
@@ -274,7 +308,8 @@ static int unpair(struct llm_model *m, struct llm_tensor_out *tensors, struct ll
 int llm_model_save_weights(struct llm_model *m, struct llm_output *o, struct llm_err *e)
 {
     struct llm_tensor_list l = {0};
-    const struct llm_checkpoint_options how = {.plain = true, .written = release_pages, .written_arg = m};
+    const struct llm_checkpoint_options how = {.plain = true, .give = llm_model_give, .give_arg = m, .written = release_pages,
+                                               .written_arg = m};
     json_t *meta = json_pack("{s:s}", "format", "pt"); /* transformers asks for it */
     int r = meta ? describe_weights(m, true, &l, e) : llm_no_memory(e, "metadata");
     if (r == 0) r = unpair(m, l.v, e);
