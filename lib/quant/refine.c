@@ -36,7 +36,7 @@ struct llm_refine {
 };
 
 /* Rates by Adam: of latents in levels, of scales and offsets relative to the scale, at the first step. They fall to 0 linearly. */
-static const double LATENT_RATE = 0.005, SCALE_RATE = 0.005, BETA1 = 0.9, BETA2 = 0.95;
+static const double LATENT_RATE = 0.002, SCALE_RATE = 0.002, BETA1 = 0.9, BETA2 = 0.95;
 
 /* ---- blocks as they are written ---- */
 
