@@ -372,8 +372,9 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     if (int8) c.passing = llm_share_int8_memory(n_ranks, o, unit);
     else c.staging = 4 * travelling / ranks * (all_nodes - (double)c.nodes); /* of the rank whose own nodes take most */
     c.ahead = llm_share_ahead(l, o, size->in_layers - size->largest, n_ranks);
-    if (!int8 && size->in_layers > 0) c.behind = 4 * (size->in_layers - size->largest) / ranks * others; /* of one node */
-    if (n_ranks > 1 && llm_share_rounds(l, o, false)) c.rounded = 2 * size->params / ranks;
+    const bool overlaps = !int8 && o->outer == LLM_OUTER_NONE && size->in_layers > 0;
+    if (overlaps) c.behind = 4 * (size->in_layers - size->largest) / ranks * others;
+    if (n_ranks > 1 && llm_share_rounds(l, o, size->in_layers == 0)) c.rounded = 2 * size->params / ranks;
     if (l->zero < 2) return c;
     const double two = 2 * size->largest < size->in_layers ? 2 * size->largest : size->in_layers;
     c.nodes = (int64_t)(most * parts);

@@ -435,8 +435,12 @@ static int move_parts(const struct llm_snapshots *s, const struct llm_map *mine,
     uint64_t longest = to >= 0 ? sizes[rank] : 0;
     int got = llm_comm_agree(s->comm, t ? 0 : -1, NULL, e);
     struct llm_err later;
+    if (got < 0) {
+        free(t);
+        return -1;
+    }
     for (int i = 0; i < n; i++) longest = sizes[in[i].from] > longest ? sizes[in[i].from] : longest;
-    for (uint64_t at = 0; at < longest && t && !llm_comm_broken(s->comm); at += PIECE) {
+    for (uint64_t at = 0; at < longest && !llm_comm_broken(s->comm); at += PIECE) {
         struct llm_err *err = got < 0 ? &later : e; /* what others send is received, even if it cannot be written */
         size_t k = 0;
         int moved = 0;

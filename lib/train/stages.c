@@ -207,7 +207,7 @@ static int run_backward(struct llm_stages *p, struct slot *s, struct llm_err *e)
 }
 
 /* Room for a gradient on its way, of so many floats and loads: that of one which has arrived. NULL: see `e`. */
-static struct letter *make_letter(const struct llm_stages *p, struct letters *k, int64_t floats, int64_t loads, struct llm_err *e)
+static struct letter *find_letter(const struct llm_stages *p, struct letters *k, int64_t floats, int64_t loads, struct llm_err *e)
 {
     size_t i = 0;
     for (int got = 0; i < k->n; i++) {
@@ -224,6 +224,14 @@ static struct letter *make_letter(const struct llm_stages *p, struct letters *k,
     struct letter *l = &k->v[i];
     l->sent.n = 0;
     return l->x && (l->loads || loads == 0) ? l : NULL;
+}
+
+/* find_letter, by a rank for whose gradient another one waits: without room the ranks end at once. */
+static struct letter *make_letter(const struct llm_stages *p, struct letters *k, int64_t floats, int64_t loads, struct llm_err *e)
+{
+    struct letter *l = find_letter(p, k, floats, loads, e);
+    if (!l) (void)llm_comm_give_up(p->comm);
+    return l;
 }
 
 static int finish_letters(const struct llm_stages *p, struct letters *k, struct llm_err *e)
