@@ -28,11 +28,17 @@ struct stored_args {
     struct llm_tensor *y;
 };
 
-/* Of a row: in 8 bits in blocks of 32, and what is left of it in F32, so that it does not depend on the rows beside it. */
+/* Of n elements, the last block of a row: of Q8_0's block, a scale and 32 bytes, what is not zero. */
+static size_t short_block_bytes(size_t n)
+{
+    return n > 0 ? (size_t)llm_dtype_bytes(LLM_Q8_0, 32) - (32 - n) : 0;
+}
+
+/* Of a row. In 8 bits its blocks are its own, so that they do not depend on the rows beside it. */
 static size_t row_bytes(enum llm_stored kind, int64_t cols)
 {
     const size_t n = (size_t)cols;
-    return kind == LLM_STORED_BF16 ? n * sizeof(uint16_t) : llm_dtype_bytes(LLM_Q8_0, n / 32 * 32) + n % 32 * sizeof(float);
+    return kind == LLM_STORED_BF16 ? n * sizeof(uint16_t) : (size_t)llm_dtype_bytes(LLM_Q8_0, n / 32 * 32) + short_block_bytes(n % 32);
 }
 
 static size_t stored_bytes(const struct output *o)
@@ -49,13 +55,19 @@ static void convert_run(enum llm_stored kind, float *x, size_t n, char *stored, 
 {
     const size_t whole = kind == LLM_STORED_BF16 ? n : n / 32 * 32;
     const struct llm_dtype_row *row = &llm_dtypes[kind == LLM_STORED_BF16 ? LLM_BF16 : LLM_Q8_0];
-    char *rest = stored + row_bytes(kind, (int64_t)whole);
+    char *rest = stored + row_bytes(kind, (int64_t)whole), block[64] = {0};
+    const size_t left = n - whole, bytes = short_block_bytes(left);
+    float last[32] = {0};
     if (back) {
         if (whole) row->decode(stored, x, whole);
-        memcpy(x + whole, rest, (n - whole) * sizeof *x);
+        memcpy(block, rest, bytes);
+        if (left) row->decode(block, last, 32);
+        memcpy(x + whole, last, left * sizeof *x);
     } else {
         if (whole) row->encode(x, stored, whole);
-        memcpy(rest, x + whole, (n - whole) * sizeof *x);
+        memcpy(last, x + whole, left * sizeof *x);
+        if (left) row->encode(last, block, 32);
+        memcpy(rest, block, bytes);
     }
 }
 

@@ -177,7 +177,7 @@ static void falls_the_same_for_any_threads(void **state)
         assert_int_equal(llm_kl_base_init(&kl, base, ids, TOKENS, CONTEXT, &e), 0);
         const double before = kl_of(&kl, m);
         char *old = copy_of(m, &n);
-        run(r, m, base, 12);
+        run(r, m, base, 40);
         found[i] = copy_of(m, &n);
         const double after = kl_of(&kl, m);
         if (!(after < 0.8 * before)) fail_msg("%g -> %g", before, after);
