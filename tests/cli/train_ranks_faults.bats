@@ -62,6 +62,7 @@ load ../ranks_faults
 }
 
 @test "a rank that runs out of memory, even for messages, ends the job at once in one line" {
+    need_plain_memory
     cc -O1 -w -shared -fPIC -o no_memory.so "$ROOT/tests/fault/no_memory.c"
     RANK1=LD_PRELOAD=$PWD/no_memory.so ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log --shard zero=3 --rank-timeout 100 2> job.err &
     job=$! pids=()
