@@ -26,46 +26,32 @@ static bool is_transposed(const struct llm_param *p)
     return p->spec->transposed && !llm_dtypes[p->weight.dtype].is_quantised;
 }
 
-/* Elements [first, first + n) of p transposed, square by square so that the cache holds one: PUT(at, i) puts element i of p at place `at`. */
-#define TRANSPOSED(PUT)                                                                                     \
-    const size_t rows = (size_t)p->shape[1], cols = (size_t)p->shape[0], square = 32;                       \
-    for (size_t r0 = first / cols; r0 < rows && r0 * cols < first + n; r0 += square) {                      \
-        for (size_t c0 = 0; c0 < cols; c0 += square) {                                                      \
-            for (size_t r = r0; r < r0 + square && r < rows; r++) {                                         \
-                for (size_t c = c0; c < c0 + square && c < cols; c++) {                                     \
-                    const size_t at = r * cols + c;                                                         \
-                    if (at >= first && at - first < n) PUT(at - first, c * rows + r);                       \
-                }                                                                                           \
-            }                                                                                               \
-        }                                                                                                   \
-    }
-
-static void give_rounded_transposed(const struct llm_param *p, size_t first, size_t n, uint16_t *out)
+/* Elements [first, first + n) of p transposed, square by square so that the cache holds one: rounded to BF16, or their `width` bytes. Inlined, so that
+ * a width that is known is no call of memcpy for each element. */
+static inline __attribute__((always_inline)) void transpose(const struct llm_param *p, bool rounded, size_t width, size_t first, size_t n, char *out)
 {
-#define PUT(AT, I) (out[AT] = llm_bf16_encode(p->master[I]))
-    TRANSPOSED(PUT)
-#undef PUT
+    const size_t rows = (size_t)p->shape[1], cols = (size_t)p->shape[0], square = 32;
+    for (size_t r0 = first / cols; r0 < rows && r0 * cols < first + n; r0 += square) {
+        for (size_t c0 = 0; c0 < cols; c0 += square) {
+            for (size_t r = r0; r < r0 + square && r < rows; r++) {
+                for (size_t c = c0; c < c0 + square && c < cols; c++) {
+                    const size_t at = r * cols + c, from = c * rows + r;
+                    if (at < first || at - first >= n) continue;
+                    const uint16_t x = rounded ? llm_bf16_encode(p->master[from]) : 0;
+                    memcpy(out + (at - first) * width, rounded ? (const char *)&x : (const char *)p->weight.data + from * width, width);
+                }
+            }
+        }
+    }
 }
 
-/* Elements of `width` bytes. */
 static void give_transposed(const struct llm_param *p, size_t width, size_t first, size_t n, char *out)
 {
-    const char *data = p->weight.data;
-#define PUT2(AT, I) memcpy(out + 2 * (AT), data + 2 * (I), 2)
-#define PUT4(AT, I) memcpy(out + 4 * (AT), data + 4 * (I), 4)
-#define PUT_ANY(AT, I) memcpy(out + width * (AT), data + width * (I), width)
-    if (width == 2) {
-        TRANSPOSED(PUT2)
-    } else if (width == 4) {
-        TRANSPOSED(PUT4)
-    } else {
-        TRANSPOSED(PUT_ANY)
-    }
-#undef PUT2
-#undef PUT4
-#undef PUT_ANY
+    if (p->weight.rounded) transpose(p, true, 2, first, n, out);
+    else if (width == 2) transpose(p, false, 2, first, n, out);
+    else if (width == 4) transpose(p, false, 4, first, n, out);
+    else transpose(p, false, width, first, n, out);
 }
-#undef TRANSPOSED
 
 /* The row of p that files have at place `row`, ordered head by head (llm_rows_by_head). */
 static size_t row_by_head(const struct llm_config *c, size_t row)
@@ -99,7 +85,6 @@ void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *
     const size_t width = p->weight.rounded ? sizeof(uint16_t) : (size_t)llm_dtypes[p->weight.dtype].block_bytes;
     const size_t first = (size_t)from / width, count = n / width;
     if (p->spec->by_head) give_by_head(&m->config, p, width, first, count, out);
-    else if (is_transposed(p) && p->weight.rounded) give_rounded_transposed(p, first, count, out);
     else if (is_transposed(p)) give_transposed(p, width, first, count, out);
     else llm_k.elementwise.to_bf16(out, p->master + first, count);
 }
