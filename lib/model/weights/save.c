@@ -26,8 +26,8 @@ static bool is_transposed(const struct llm_param *p)
     return p->spec->transposed && !llm_dtypes[p->weight.dtype].is_quantised;
 }
 
-/* Elements [first, first + n) of p transposed, square by square so that the cache holds one: rounded to BF16, or their `width` bytes. Inlined, so that
- * a width that is known is no call of memcpy for each element. */
+/* Elements [first, first + n) of p transposed, square by square so that the cache holds one: rounded to BF16, or their `width` bytes. Inlined, so
+ * that a width that is known is no call of memcpy for each element. */
 static inline __attribute__((always_inline)) void transpose(const struct llm_param *p, bool rounded, size_t width, size_t first, size_t n, char *out)
 {
     const size_t rows = (size_t)p->shape[1], cols = (size_t)p->shape[0], square = 32;
