@@ -1,10 +1,11 @@
 /* How the cache of a prompt, or of a completion whose cache is computed again, begins. */
 #include "infer/generate_internal.h"
 
-/* The width n_heads · d_k of the queries of the widest layer. */
+/* The width n_heads · d_k of the queries of the widest layer; 0 if the model has no queries. */
 static int64_t query_width(const struct llm_engine *g)
 {
     int64_t d = 0;
+    if (g->model->config.mixer == LLM_MIXER_HYENA) return 0; /* convolutions sum up what it caches */
     for (int64_t l = 0; l < g->pool.n_layers; l++) d = g->pool.layers[l].shape.d_k > d ? g->pool.layers[l].shape.d_k : d;
     return g->model->config.num_attention_heads * d;
 }

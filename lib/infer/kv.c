@@ -402,7 +402,7 @@ void llm_kv_release_passed(struct llm_kv *kv)
 
 bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n)
 {
-    if (n > 0 && n < kv->n && n - kv->pool->window + 1 < kv->passed) return false;
+    if (n > 0 && n < kv->n && kv->passed > 0 && n - kv->pool->window + 1 < kv->passed) return false;
     if (kv->kept && n > 0 && n < kv->kept->n - kv->kept->recent) return false;
     return kv->pool->state_floats == 0 || n == 0 || n >= kv->n;
 }

@@ -64,7 +64,7 @@ static size_t group_bytes(const struct llm_kv_file *f, int64_t layer)
 static void group_init(struct group *g, const struct llm_kv_file *f, int64_t source, int64_t kv_head, void *memory)
 {
     const struct llm_state_shape *s = &f->layers[source].shape;
-    *g = (struct group){.f = f, .source = source, .kv_head = kv_head, .width = s->d_v > 0 ? s->d_v : f->config.kv_lora_rank,
+    *g = (struct group){.f = f, .source = source, .kv_head = kv_head, .width = llm_look_value_width(f, source),
                         .value_step = s->d_v > 0 ? s->d_v : s->d_k};
     g->sorted = memory;
     g->last = (double *)(g->sorted + f->rows);

@@ -33,7 +33,7 @@ struct moments { double mean, sd, first; };
 
 static struct moments norms(const struct llm_kv_file *f, char what, int64_t layer, int64_t head, float *row, float *map)
 {
-    int64_t d = width_of(f, what, layer);
+    int64_t d = what == 'v' ? llm_look_value_width(f, layer) : f->layers[layer].shape.d_k;
     struct moments m = {0};
     double squares = 0;
     for (int64_t j = 0; map && j < f->n; j++) map[j] = (float)NAN; /* of evicted tokens nothing is known */
@@ -135,7 +135,7 @@ static void head_piece(void *arg, size_t i, int thread)
 int64_t llm_kv_heads_rows(const struct llm_kv_file *f, int64_t layer)
 {
     int64_t n = 0;
-    for (int64_t l = 0; l < (layer < 0 ? f->n_layers : layer); l++) n += f->layers[l].shape.n_kv_heads > 0 ? f->config.num_attention_heads : 0;
+    for (int64_t l = 0; l < (layer < 0 ? f->n_layers : layer); l++) n += llm_look_attends(f, l) ? f->config.num_attention_heads : 0;
     return n;
 }
 
@@ -145,13 +145,13 @@ int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char wha
     int64_t n = 0;
     for (int64_t l = 0; l < f->n_layers; l++) {
         struct llm_err why = {0};
-        if (f->layers[l].shape.n_kv_heads == 0 || llm_look_check(f, l, &why) == 0) continue;
+        if (!llm_look_attends(f, l) || llm_look_check(f, l, &why) == 0) continue;
         if (what == 'a' && maps) return llm_fail(e, why.status, "%s", why.text);
         if (job.queries) llm_note("%s", why.text);
         job.queries = false;
     }
     for (int64_t l = 0; l < f->n_layers; l++) {
-        for (int64_t h = 0; h < f->config.num_attention_heads && f->layers[l].shape.n_kv_heads > 0; h++) {
+        for (int64_t h = 0; h < f->config.num_attention_heads && llm_look_attends(f, l); h++) {
             rows[n++] = (struct llm_kv_head){.layer = l, .head = h};
         }
     }

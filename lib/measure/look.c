@@ -4,6 +4,17 @@
 #include <math.h>
 #include "cpu/matmul.h"
 
+bool llm_look_attends(const struct llm_kv_file *f, int64_t layer)
+{
+    return f->layers[layer].shape.n_kv_heads > 0 && f->config.mixer != LLM_MIXER_HYENA;
+}
+
+int64_t llm_look_value_width(const struct llm_kv_file *f, int64_t layer)
+{
+    int64_t d_v = f->layers[layer].shape.d_v;
+    return d_v > 0 ? d_v : f->config.kv_lora_rank;
+}
+
 int llm_look_check(const struct llm_kv_file *f, int64_t layer, struct llm_err *e)
 {
     const struct llm_config *c = &f->config;
@@ -12,10 +23,8 @@ int llm_look_check(const struct llm_kv_file *f, int64_t layer, struct llm_err *e
                        : c->dual_chunk_size > 0                  ? "queries rotated for each chunk"
                        : llm_config_block(c, layer) > 0          ? "blocks of tokens"
                                                                  : NULL;
+    if (!llm_look_attends(f, layer)) return llm_fail(e, EX_DATAERR, "layer %" PRId64 ": expected keys of attention, found none", layer);
     if (f->n_queries == 0) return llm_fail(e, EX_DATAERR, "expected traced queries (llm-infer --kv-out --trace-queries N), found none");
-    if (f->layers[layer].shape.n_kv_heads == 0) {
-        return llm_fail(e, EX_DATAERR, "layer %" PRId64 ": expected keys of attention, found none", layer);
-    }
     if (!more) return 0;
     return llm_fail(e, EX_DATAERR, "layer %" PRId64 ": expected attention of queries and keys alone; the cache does not have %s, which %s adds",
                     layer, more, c->model_type);

@@ -6,6 +6,10 @@
 
 enum { LLM_LOOK = 64 }; /* queries that are looked at together */
 
+/* Whether the layer has keys that queries look at: those of Hyena are summed up by convolutions. */
+bool llm_look_attends(const struct llm_kv_file *f, int64_t layer);
+/* Channels of a value. With latent attention it is the first channels of the key. */
+int64_t llm_look_value_width(const struct llm_kv_file *f, int64_t layer);
 /* Refuses caches without traced queries, layers without keys, and models whose attention depends on more than queries and keys. 0 or -1. */
 int llm_look_check(const struct llm_kv_file *f, int64_t layer, struct llm_err *e) LLM_MUST_CHECK;
 /* The head of keys that a head of queries reads. */

@@ -34,13 +34,13 @@ struct job {
 /* The keys and the values of a head in one type, or as they are. */
 struct pair { float *k, *v; };
 
-/* x [n, d] as the type stores it; adds squared differences and norms. `block`: room for a row in any type. */
-static void store(enum llm_dtype type, const float *x, int64_t n, int64_t d, float *out, void *block, double *error, double *size)
+/* x [n, d] as the type stores it; adds squared differences and norms of the first `width` channels. `block`: room for a row in any type. */
+static void store(enum llm_dtype type, const float *x, int64_t n, int64_t d, int64_t width, float *out, void *block, double *error, double *size)
 {
     for (int64_t r = 0; r < n; r++) {
         llm_dtypes[type].encode(x + r * d, block, (size_t)d);
         llm_dtypes[type].decode(block, out + r * d, (size_t)d);
-        for (int64_t i = r * d; i < (r + 1) * d; i++) {
+        for (int64_t i = r * d; i < r * d + width; i++) {
             double a = (double)x[i], b = (double)out[i];
             *error += (a - b) * (a - b);
             *size += a * a;
@@ -77,7 +77,7 @@ static int measure(const struct job *job, struct llm_rounding *rows, const struc
 {
     const struct llm_kv_file *f = job->f;
     const struct llm_state_shape *s = &f->layers[rows->layer].shape;
-    int64_t step = s->d_v > 0 ? s->d_v : s->d_k, width = s->d_v > 0 ? s->d_v : f->config.kv_lora_rank;
+    int64_t step = s->d_v > 0 ? s->d_v : s->d_k, width = llm_look_value_width(f, rows->layer);
     for (int64_t first = 0; first < f->n_queries; first += LLM_LOOK) {
         int64_t n = f->n_queries - first < LLM_LOOK ? f->n_queries - first : LLM_LOOK;
         if (llm_look(f, rows->layer, rows->head, pairs[job->n].k, first, n, p) < 0) return -1;
@@ -100,6 +100,7 @@ static void head_piece(void *arg, size_t i, int thread)
     struct llm_rounding *rows = job->rows + (int64_t)i * job->n;
     const struct llm_state_shape *s = &f->layers[rows->layer].shape;
     int64_t kv_head = llm_look_kv_head(f, rows->layer, rows->head), d_v = s->d_v > 0 ? s->d_v : s->d_k, widest = s->d_k > d_v ? s->d_k : d_v;
+    const int64_t width = llm_look_value_width(f, rows->layer);
     size_t each = (size_t)(f->rows * (s->d_k + d_v)), maps = (size_t)(LLM_LOOK * f->rows);
     double *a = malloc((size_t)widest * 3 * sizeof *a + (each * (size_t)(job->n + 1) + 2 * maps) * sizeof(float));
     double *b = a + widest, *block = b + widest;
@@ -112,8 +113,8 @@ static void head_piece(void *arg, size_t i, int thread)
         llm_look_decode(f, 'v', rows->layer, kv_head, pairs[job->n].v);
         for (int64_t t = 0; t < job->n; t++) {
             rows[t].type = job->types[t];
-            store(rows[t].type, pairs[job->n].k, f->rows, s->d_k, pairs[t].k, block, &rows[t].k_error, &rows[t].k_size);
-            store(rows[t].type, pairs[job->n].v, f->rows, d_v, pairs[t].v, block, &rows[t].v_error, &rows[t].v_size);
+            store(rows[t].type, pairs[job->n].k, f->rows, s->d_k, s->d_k, pairs[t].k, block, &rows[t].k_error, &rows[t].k_size);
+            store(rows[t].type, pairs[job->n].v, f->rows, d_v, width, pairs[t].v, block, &rows[t].v_error, &rows[t].v_size);
         }
         if (measure(job, rows, pairs, p, q, a, b) < 0) job->no_memory = true;
     } else job->no_memory = true;
@@ -126,7 +127,7 @@ int llm_rounding_of(const struct llm_kv_file *f, const enum llm_dtype *types, in
     struct job job = {.f = f, .types = types, .n = n, .rows = rows};
     int64_t heads = 0;
     for (int64_t l = 0; l < f->n_layers; l++) {
-        if (f->layers[l].shape.n_kv_heads == 0) continue;
+        if (!llm_look_attends(f, l)) continue;
         if (llm_look_check(f, l, e) < 0) return -1;
         for (int64_t h = 0; h < f->config.num_attention_heads; h++, heads++) {
             for (int64_t t = 0; t < n; t++) rows[heads * n + t] = (struct llm_rounding){.layer = l, .head = h};
