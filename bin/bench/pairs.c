@@ -143,11 +143,12 @@ static const char *const columns[] = {"test", "unit", "this", "against", "ratio"
 
 static int put(struct llm_table *t, struct row *r, size_t n, uint64_t seed, struct llm_err *e)
 {
+    /* logarithms, so that sides that change places have the same interval, turned round, for even numbers of pairs too */
     double *ratios = llm_alloc(n, sizeof *ratios, "pairs", e), interval[2];
     if (!ratios) return -1;
     int status = 0;
     for (size_t i = 0; i < n && status == 0; i++) {
-        ratios[i] = r->seconds ? r->v[1][i] / r->v[0][i] : r->v[0][i] / r->v[1][i];
+        ratios[i] = log(r->v[r->seconds][i] / r->v[!r->seconds][i]);
         if (!isfinite(ratios[i])) status = llm_fail(e, EX_DATAERR, "%s: expected both sides to measure it", r->name);
     }
     if (status == 0) status = llm_bootstrap_median(ratios, n, RESAMPLES, seed, interval, e);
@@ -155,12 +156,12 @@ static int put(struct llm_table *t, struct row *r, size_t n, uint64_t seed, stru
         llm_table_text(t, r->name);
         llm_table_text(t, r->seconds ? "s" : "tokens/s");
         for (int s = 0; s < 2; s++) llm_table_number(t, llm_median(r->v[s], n), 5);
-        llm_table_number(t, llm_median(ratios, n), 4);
-        llm_table_number(t, interval[0], 4);
-        llm_table_number(t, interval[1], 4);
+        llm_table_number(t, exp(llm_median(ratios, n)), 4);
+        llm_table_number(t, exp(interval[0]), 4);
+        llm_table_number(t, exp(interval[1]), 4);
         llm_table_count(t, (double)n);
         llm_table_count(t, RESAMPLES);
-        llm_table_text(t, interval[0] > 1 ? "faster" : interval[1] < 1 ? "slower" : "no difference shown");
+        llm_table_text(t, interval[0] > 0 ? "faster" : interval[1] < 0 ? "slower" : "no difference shown");
     }
     free(ratios);
     return status;

@@ -112,7 +112,8 @@ int llm_bootstrap_rows(const double *rows, size_t n, size_t k, int resamples, ui
         }
         for (size_t j = k; j-- > 0;) values[j * draws + r] /= values[r];
     }
-    for (size_t j = 0; j < k; j++) llm_interval(values + j * draws, draws, .025, low_high[j]);
+    const double tail = n > 1 ? llm_tail95(n - 1) : .025;
+    for (size_t j = 0; j < k; j++) llm_interval(values + j * draws, draws, tail, low_high[j]);
     free(values);
     return 0;
 }

@@ -33,8 +33,9 @@ double llm_running_mean(const struct llm_running *r);
 /* From whole runs when there are eight or more, else as if values were independent; NaN for n < 2. */
 double llm_running_error(const struct llm_running *r);
 
-/* Percentiles 2.5 and 97.5 of Σ v_j / Σ v_0 for each column j of rows [n, k], over `resamples` draws of n rows with repetition: low_high[k][2]. Rows
- * are what goes together, as a run of neighbouring tokens does, and column 0 says how much a row counts. n ≥ 1. */
+/* The interval of 95% of Σ v_j / Σ v_0 for each column j of rows [n, k], from `resamples` draws of n rows with repetition: low_high[k][2]. Rows
+ * are what goes together, as a run of neighbouring tokens does, and column 0 says how much a row counts. The percentiles are expanded by
+ * llm_tail95(n - 1): plain ones would hold the mean of 8 values in 88% of all cases only. n ≥ 1. */
 int llm_bootstrap_rows(const double *rows, size_t n, size_t k, int resamples, uint64_t seed, double (*low_high)[2], struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -63,8 +63,13 @@ END
     run -0 bash -c 'exec -a ./A llm-bench speed -m "$0" -n 4 --json --against-program ./B' "$M" # this side is called as the program was
     assert_equal "$(cat order)" ABBAABBAABBAAB
     # ratios 4 3 2 1 6 12 .5, whose median is 3
-    jq -e '.this == 12 and .against == 4 and .ratio == 3 and .low_95 <= 1 and .low_95 >= .5 and .high_95 >= 6 and .high_95 <= 12' <<< "$output"
+    jq -e '.this == 12 and .against == 4 and (.ratio - 3 | fabs < 1e-9) and .low_95 <= 1 and .low_95 > .49 and .high_95 > 5.9 and .high_95 < 12.1' \
+        <<< "$output"
     assert_equal "$(jq -r .verdict <<< "$output")" 'no difference shown'
+    printf '%s\n' 12 12 6 1.5 1 1 > rates
+    rm order
+    run -0 bash -c 'exec -a ./A llm-bench speed -m "$0" -n 4 --json -r 6 --against-program ./B' "$M"
+    jq -e '.ratio - 4 | fabs < 1e-9' <<< "$output" # 1 1 2 8 12 12: that of the other side is 1/4
 }
 
 @test "verdicts: faster, slower, no difference shown" {

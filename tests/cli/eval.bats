@@ -148,6 +148,8 @@ for line in open(sys.argv[1]):
     # 9 against 0: p = 2 * 2^-9
     assert_equal "$(awk -F'\t' 'NR == 2 { print $1, $2, $3, $4, $5, $8, $9, $10 }' table.tsv)" "acc 20 0.7500 0.3000 -0.4500 9 0 0.003906"
     awk -F'\t' 'NR == 2 { exit !($6 < -.2 && $6 > -.8 && $7 < -.1 && $7 > $6) }' table.tsv
+    for run in a b; do head -n 2 $run.jsonl > $run.one; done
+    assert_equal "$(llm-bench eval --compare a.one b.one | awk -F'\t' 'NR == 2 { print $2, $5, $6, $7 }')" '1 -1.0000 nan nan'
     sed 's/"2"/"3"/' b.jsonl > c.jsonl
     run -65 --separate-stderr llm-bench eval --compare a.jsonl c.jsonl
     [[ $stderr == *'expected runs of one task over the same data, found another "data_hash"' ]]

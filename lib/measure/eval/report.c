@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/rng.h"
+#include "base/buf.h"
+#include "measure/stats.h"
 
 enum transform { MEAN, EXP, BITS };
 struct metric {
@@ -107,29 +108,6 @@ double llm_mcnemar(int64_t b, int64_t c)
     return fmin(1, 2 * p);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-int llm_bootstrap(const double *d, size_t n, int resamples, uint64_t seed, double low_high[2], struct llm_err *e)
-{
-    double *means = llm_alloc((size_t)resamples, sizeof *means, "resamples", e);
-    if (!means) return -1;
-    for (int r = 0; r < resamples; r++) {
-        struct llm_rng rng = llm_rng_of_item(seed, 0, (uint64_t)r, LLM_RNG_ORDER, 1, 0);
-        double sum = 0;
-        for (size_t i = 0; i < n; i++) sum += d[llm_rng_below(&rng, (uint32_t)i, n)];
-        means[r] = sum / (double)n;
-    }
-    qsort(means, (size_t)resamples, sizeof *means, ascending);
-    low_high[0] = means[(size_t)(.025 * (resamples - 1))];
-    low_high[1] = means[(size_t)ceil(.975 * (resamples - 1))];
-    free(means);
-    return 0;
-}
-
 const char *const llm_eval_compare_columns[] = {"metric", "items", "first", "second", "difference", "low_95", "high_95", "only_first", "only_second",
                                                 "mcnemar_p", NULL};
 
@@ -155,14 +133,14 @@ static int join(const json_t *a, const json_t *b, const json_t ***pairs, size_t 
 
 static int compare(struct llm_table *t, const char *key, const json_t *const *pairs, size_t n, uint64_t seed, struct llm_err *e)
 {
-    double *d = llm_alloc(n, sizeof *d, "results", e), sums[2] = {0}, interval[2];
+    double (*rows)[2] = llm_alloc(n, sizeof *rows, "results", e), sums[2] = {0}, limits[2][2]; /* rows: 1 and the difference */
     int64_t only[2] = {0};
     bool binary = true;
-    if (!d) return -1;
+    if (!rows) return -1;
     for (size_t i = 0; i < n; i++) {
         double x, y;
         if (!value_of(pairs[2 * i], key, &x) || !value_of(pairs[2 * i + 1], key, &y)) {
-            free(d);
+            free(rows);
             return 0; /* one of the runs has not got the metric */
         }
         binary &= (x == 0 || x == 1) && (y == 0 || y == 1);
@@ -170,14 +148,16 @@ static int compare(struct llm_table *t, const char *key, const json_t *const *pa
         only[1] += y > x;
         sums[0] += x;
         sums[1] += y;
-        d[i] = y - x;
+        rows[i][0] = 1;
+        rows[i][1] = y - x;
     }
-    int status = llm_bootstrap(d, n, 2000, seed, interval, e);
-    free(d);
+    int status = llm_bootstrap_rows(rows[0], n, 2, 2000, seed, limits, e);
+    free(rows);
     if (status < 0) return -1;
+    if (n < 2) limits[1][0] = limits[1][1] = (double)NAN;
     llm_table_text(t, key);
     llm_table_count(t, (double)n);
-    const double values[] = {sums[0] / (double)n, sums[1] / (double)n, (sums[1] - sums[0]) / (double)n, interval[0], interval[1]};
+    const double values[] = {sums[0] / (double)n, sums[1] / (double)n, (sums[1] - sums[0]) / (double)n, limits[1][0], limits[1][1]};
     for (int i = 0; i < 5; i++) llm_table_printed(t, values[i], LLM_NUMBER_FIXED, 4);
     for (int i = 0; i < 2; i++) llm_table_count(t, binary ? (double)only[i] : (double)NAN);
     llm_table_number(t, binary ? llm_mcnemar(only[0], only[1]) : (double)NAN, 4);

@@ -11,8 +11,6 @@ int llm_eval_report(struct llm_table *t, const struct llm_eval *v, const json_t 
 
 /* Two-sided exact p of McNemar's test: `b` items that only the first run has right, `c` that only the second has. */
 double llm_mcnemar(int64_t b, int64_t c);
-/* Percentiles 2.5 and 97.5 of the mean of d[0..n) over `resamples` draws of n with repetition. */
-int llm_bootstrap(const double *d, size_t n, int resamples, uint64_t seed, double low_high[2], struct llm_err *e) LLM_MUST_CHECK;
 extern const char *const llm_eval_compare_columns[];
 /* A row for each metric that both have, over the items that both have. EX_DATAERR if there are none. */
 int llm_eval_compare(struct llm_table *t, const json_t *a, const json_t *b, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
