@@ -524,6 +524,8 @@ static int run(const struct args *a, const struct llm_quant_plan *given, const c
         status = llm_fail(e, EX_DATAERR, "%s: expected %s, found a model of type '%s'", in, a->base ? "an adapter (--base)" : "a network (--merge)",
                           m->config.model_type);
     }
+    /* What the formats cannot have is refused before the work is done. Fewer layers may be what GGUF can have. */
+    if (status == 0 && a->to == LLM_FORMAT_GGUF && !a->drop_layers && llm_model_check_gguf(m, e) < 0) status = llm_in(e, "%s", out);
     if (status == 0 && a->merge.n > 0) {
         status = quantize_merged(m, a, plan, in, e);
         if (status == 0) status = save(m, a, out, e);
@@ -536,6 +538,7 @@ static int run(const struct args *a, const struct llm_quant_plan *given, const c
         status = llm_fail(e, EX_DATAERR, "%s: expected a network (--%s), found a model of type '%s'", in, plan->prune ? "prune" : "factors",
                           m->config.model_type);
     }
+    if (status == 0 && plan->lowrank) status = factors_try(m, plan, a->factors, e);
     if (m && a->to == LLM_FORMAT_ARPA && !m->ngram) {
         status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
     }

@@ -63,6 +63,21 @@ kl() {
     cmp a b
 }
 
+@test "what the format of factors or of OUT cannot have is refused before the work: one line, nothing written" {
+    local preset file of=(-q -t q8_0 --report report.tsv)
+    for preset in lstm mla rwkv7; do llm-train -q -c $preset --set vocab_size=64 -n 0 -o $preset.llm; done
+    for file in lstm.gguf rwkv7.gguf; do
+        refused 69 "$file: a model of type '${file%.*}' has no names" llm-quantize "${of[@]}" --rank 1 --factors "$file" ${file%.*}.llm x.llm
+    done
+    refused 69 "f.gguf: 'model.layers.0.self_attn.kv_b_proj.weight': GGUF has this matrix in two" \
+        llm-quantize "${of[@]}" --energy .5 --factors f.gguf mla.llm x.llm
+    llm-quantize "${of[@]}" --except '*kv_b*' --energy .5 --factors f.gguf mla.llm y.llm # all others can be there
+    rm f.gguf report.tsv
+    refused 73 "nowhere/f.llm" llm-quantize "${of[@]}" --rank 1 --factors nowhere/f.llm mla.llm x.llm
+    refused 69 "x.gguf: a model of type 'lstm' cannot be written as GGUF" llm-quantize "${of[@]}" lstm.llm x.gguf
+    [[ ! -e x.llm && ! -e x.gguf && ! -e f.gguf && ! -e lstm.gguf && ! -e rwkv7.gguf && ! -e report.tsv ]]
+}
+
 @test "factors that cannot be: one line, nothing written" {
     refused 2 'expected --rank R or --energy E too' llm-quantize -t q4_0 --factors f.llm "$M" x.llm
     refused 2 'expected --rank R or --energy E too' llm-quantize -t q4_0 --factors-only "$M" x.llm

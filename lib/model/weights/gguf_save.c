@@ -464,7 +464,7 @@ static int list_tensors(struct save *s, struct llm_err *e)
     return 0;
 }
 
-/* Chooses the parameters that go into the file. Those that GGUF has no name for (heads for training) are left out with a warning. */
+/* Chooses the parameters that go into the file: those that GGUF has a name for. */
 static int choose_params(struct save *s, struct llm_err *e)
 {
     if (llm_gguf_names_of(&s->names, s->m, e) < 0) return -1;
@@ -472,11 +472,34 @@ static int choose_params(struct save *s, struct llm_err *e)
         bool latent = s->names.declared.specs[i].stem == LLM_STEM_KV_B;
         s->kv_b_whole |= latent && llm_dtypes[s->names.params[i]->weight.dtype].is_quantised; /* blocks are not transposed */
     }
-    if (s->names.declared.n < s->m->n_params) {
-        llm_note("%zu tensors left out: GGUF has no names for a pooler, a masked-token head or layers that predict further",
-                 s->m->n_params - s->names.declared.n);
-    }
     return 0;
+}
+
+/* Everything but the tensors. To be released in any case. */
+static int begin(struct save *s, struct llm_model *m, struct llm_err *e)
+{
+    *s = (struct save){.m = m, .arch = llm_gguf_family(m->arch), .values = {.err = e}};
+    if (!s->arch) return llm_fail(e, EX_UNAVAILABLE, "a model of type '%s' cannot be written as GGUF", m->config.model_type);
+    s->config = config_in_file(&m->config, s->arch);
+    int r = choose_params(s, e);
+    if (r == 0) r = put_values(s, e);
+    return r == 0 ? check_wants(s, e) : r;
+}
+
+static void release(struct save *s)
+{
+    llm_gguf_names_release(&s->names);
+    llm_gguf_out_release(&s->values);
+    free(s->tensors);
+    free(s->sources);
+}
+
+int llm_model_check_gguf(struct llm_model *m, struct llm_err *e)
+{
+    struct save s;
+    const int r = begin(&s, m, e);
+    release(&s);
+    return r;
 }
 
 /* Where the file is written: one output `o`, or, if `o` is NULL, parts named after `path`. */
@@ -484,20 +507,17 @@ struct target { struct llm_output *o; const char *path; int64_t max_bytes, max_t
 
 static int save_gguf(struct llm_model *m, const struct target *to, struct llm_err *e)
 {
-    struct save s = {.m = m, .arch = llm_gguf_family(m->arch), .values = {.err = e}};
-    if (!s.arch) return llm_fail(e, EX_UNAVAILABLE, "a model of type '%s' cannot be written as GGUF", m->config.model_type);
-    s.config = config_in_file(&m->config, s.arch);
-    int r = choose_params(&s, e);
-    if (r == 0) r = put_values(&s, e);
-    if (r == 0) r = check_wants(&s, e);
+    struct save s;
+    int r = begin(&s, m, e);
+    if (r == 0 && s.names.declared.n < m->n_params) {
+        llm_note("%zu tensors left out: GGUF has no names for a pooler, a masked-token head or layers that predict further",
+                 m->n_params - s.names.declared.n);
+    }
     if (r == 0) tell_unread(&s);
     if (r == 0) r = list_tensors(&s, e);
     if (r == 0 && to->o) r = llm_gguf_write(to->o, &s.values, s.tensors, s.n, put_tensor, &s, e);
     else if (r == 0) r = llm_gguf_write_parts(to->path, to->max_bytes, to->max_tensors, &s.values, s.tensors, s.n, put_tensor, &s, e);
-    llm_gguf_names_release(&s.names);
-    llm_gguf_out_release(&s.values);
-    free(s.tensors);
-    free(s.sources);
+    release(&s);
     return r;
 }
 

@@ -112,6 +112,10 @@ int llm_lora_fingerprint(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 int llm_lora_save(struct llm_lora *l, struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 int llm_lora_save_gguf(struct llm_lora *l, struct llm_model *m, struct llm_output *o, enum llm_dtype type, struct llm_err *e) LLM_MUST_CHECK;
 int llm_lora_save_folder(struct llm_lora *l, const struct llm_model *m, const char *path, enum llm_dtype type, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether an adapter's file can have a pair of the parameter: GGUF with these names of the model, or, NULL, PEFT's folder. 0 or -1
+ * (EX_UNAVAILABLE). */
+struct llm_gguf_names;
+int llm_lora_check_param(const struct llm_model *m, const struct llm_param *p, const struct llm_gguf_names *names, struct llm_err *e) LLM_MUST_CHECK;
 /* Adds the adapters to the matrices, which become F32, and takes them from the model. was: [n_params], set to the type that each changed parameter
  * had; LLM_NO_DTYPE: it is as it was. 0 or -1. */
 int llm_lora_merge(struct llm_model *m, enum llm_dtype *was, struct llm_err *e) LLM_MUST_CHECK;

@@ -54,6 +54,17 @@ static int add(struct llm_lora *l, const char *name, const float *x, const struc
     return out.data ? append(t, &out, e) : -1;
 }
 
+int llm_lora_check_param(const struct llm_model *m, const struct llm_param *p, const struct llm_gguf_names *names, struct llm_err *e)
+{
+    const struct llm_param_spec *s = names ? names->specs[p - m->params] : NULL;
+    if (!names && !llm_ends_with(p->name, ".weight")) {
+        return llm_fail(e, EX_UNAVAILABLE, "'%s': expected the weight of a module, which PEFT can adapt", p->name);
+    }
+    if (names && !s) return llm_fail(e, EX_UNAVAILABLE, "'%s': expected a matrix that has a name in GGUF", p->name);
+    if (s && s->stem == LLM_STEM_KV_B) return llm_fail(e, EX_UNAVAILABLE, "'%s': GGUF has this matrix in two halves", p->name);
+    return 0;
+}
+
 /* ---- PEFT ---- */
 
 /* The name of a tensor in PEFT's folder, `own` with the module as PEFT names it, in memory that lives until the next description. */
@@ -121,9 +132,7 @@ static int add_pair(struct llm_lora *l, const struct llm_model *m, const struct 
                     struct llm_err *e)
 {
     const struct llm_param *halves[] = {&q->a, &q->b, &q->magnitude};
-    if (!llm_ends_with(q->param->name, ".weight")) {
-        return llm_fail(e, EX_UNAVAILABLE, "'%s': expected the weight of a module, which PEFT can adapt", q->param->name);
-    }
+    if (llm_lora_check_param(m, q->param, NULL, e) < 0) return -1;
     for (int i = 0; i < (l->dora ? 3 : 2); i++) {
         const struct llm_tensor_out shape = {.n_dims = halves[i]->n_dims, .shape = {halves[i]->shape[0], halves[i]->shape[1]}};
         float *x = ordered(m, halves[i], i ? q->param : NULL, LLM_LORA_HF, e);
@@ -193,13 +202,12 @@ static const struct llm_lora_pair *pair_at(const struct llm_lora *l, const struc
     return llm_lora_pair_of(l, names->params[k]);
 }
 
-/* The pair of the highest rank among those of the GGUF tensor of s, whose number is counted. NULL: it has none. */
-static const struct llm_lora_pair *highest(const struct llm_lora *l, const struct llm_gguf_names *names, const struct llm_param_spec *s, size_t *n)
+/* The pair of the highest rank among those of the GGUF tensor of s. NULL: it has none. */
+static const struct llm_lora_pair *highest(const struct llm_lora *l, const struct llm_gguf_names *names, const struct llm_param_spec *s)
 {
     const struct llm_lora_pair *found = NULL;
     for (size_t k = 0; k < names->declared.n; k++) {
         const struct llm_lora_pair *q = of_tensor(names, k, s) ? pair_at(l, names, k) : NULL;
-        *n += q ? 1 : 0;
         if (q && (!found || q->a.weight.n > found->a.weight.n)) found = q;
     }
     return found;
@@ -266,14 +274,15 @@ static double gguf_alpha(const struct llm_lora *l)
 static int list_gguf(struct llm_lora *l, const struct llm_model *m, const struct llm_gguf_names *names, enum llm_dtype type,
                      struct llm_tensor_list *t, struct llm_err *e)
 {
-    size_t done = 0;
+    for (size_t i = 0; i < l->n_pairs; i++) {
+        if (llm_lora_check_param(m, l->pairs[i].param, names, e) < 0) return -1;
+    }
     for (size_t i = 0; i < names->declared.n; i++) {
         const struct llm_param_spec *s = &names->declared.specs[i];
-        const struct llm_lora_pair *q = s->part == 0 ? highest(l, names, s, &done) : NULL;
-        if (q && s->stem == LLM_STEM_KV_B) return llm_fail(e, EX_UNAVAILABLE, "'%s': GGUF has this matrix in two halves", q->param->name);
+        const struct llm_lora_pair *q = s->part == 0 ? highest(l, names, s) : NULL;
         if (q && add_gguf(l, m, names, s, q, type, t, e) < 0) return -1;
     }
-    return done == l->n_pairs ? 0 : llm_fail(e, EX_UNAVAILABLE, "expected matrices that have names in GGUF, found %zu without", l->n_pairs - done);
+    return 0;
 }
 
 static int put(void *arg, size_t i, struct llm_output *o, struct llm_err *e)

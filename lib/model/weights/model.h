@@ -115,6 +115,8 @@ int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_c
 /* Writes the model alone as GGUF that llama.cpp reads. A model or tokenizer that GGUF cannot express is refused (EX_UNAVAILABLE) before anything is
  * written. */
 int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether GGUF can express the model and its tokenizer, whatever the types of its tensors. 0 or -1 (EX_UNAVAILABLE). */
+int llm_model_check_gguf(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* As llm_model_save_gguf, in parts (llm_gguf_write_parts, io/gguf_write.h). */
 int llm_model_save_gguf_parts(struct llm_model *m, const char *path, int64_t max_bytes, int64_t max_tensors, struct llm_err *e) LLM_MUST_CHECK;
 
