@@ -311,7 +311,9 @@ int llm_train_options_divide(struct llm_train_options *o, const struct llm_train
     return 0;
 }
 
-int llm_train_options_place_tokens(struct llm_train_options *o, int64_t context, bool documents, struct llm_err *e)
+/* With batch_tokens: sets batch and accumulate to as many rows of `context` tokens as it has room for, in passes of at most o->batch rows.
+ * `documents`: rows are documents; else batch_tokens, which the rows stand for, becomes 0. 0 or -1 (LLM_EX_USAGE). */
+static int place_tokens(struct llm_train_options *o, int64_t context, bool documents, struct llm_err *e)
 {
     int64_t rows = o->batch_tokens / context;
     if (o->batch_tokens == 0) return 0;
@@ -355,13 +357,33 @@ static int bad(struct llm_err *e, const char *name, const char *expected, double
     return llm_fail(e, LLM_EX_USAGE, "%s: expected %s, found %g", name, expected, found);
 }
 
-void llm_train_options_outer(struct llm_train_options *o)
+static void resolve_outer(struct llm_train_options *o)
 {
     if (o->outer == LLM_OUTER_NONE) return;
     if (o->replicas == 0) o->replicas = 4;
     if (o->inner_steps == 0) o->inner_steps = 50;
     if (o->outer_lr < 0) o->outer_lr = .7;
     if (o->outer_momentum < 0) o->outer_momentum = .9;
+}
+
+int llm_train_options_resolve(struct llm_train_options *o, const struct llm_config *c, struct llm_err *e)
+{
+    const struct llm_optim *optim = llm_optims[o->optimizer];
+    const struct llm_objective *objective = llm_objectives[o->objective];
+    if (objective->activations) o->context = 1;
+    if (c->patch_size > 0 && o->context > 0 && o->context != llm_config_picture_tokens(c)) {
+        return llm_fail(e, LLM_EX_USAGE, "--context: expected %lld, the tokens of a picture, found %lld", (long long)llm_config_picture_tokens(c),
+                        (long long)o->context);
+    }
+    if (o->context == 0) o->context = llm_config_default_context(c);
+    if (o->min_lr < 0) o->min_lr = o->lr / 10;
+    resolve_outer(o);
+    if (o->beta2 < 0) o->beta2 = optim->beta2;
+    if (o->eps < 0) o->eps = optim->eps;
+    if (o->momentum < 0) o->momentum = optim->momentum;
+    if (o->nesterov < 0) o->nesterov = optim->nesterov;
+    if (o->muon_lr < 0) o->muon_lr = o->muon_scale == LLM_MUON_ORIGINAL ? .02 : o->lr;
+    return place_tokens(o, o->context, llm_objective_documents(objective, o), e);
 }
 
 int64_t llm_train_options_parts(const struct llm_train_options *o)

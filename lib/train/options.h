@@ -77,11 +77,11 @@ int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, st
 /* The division into passes of a run that goes on, whose rows a step are stored->batch × stored->accumulate: o->batch and o->accumulate, of which 0
  * was not given. Both given: theirs is the number of rows. One given: it must divide the run's rows (else LLM_EX_USAGE). None: as stored. */
 int llm_train_options_divide(struct llm_train_options *o, const struct llm_train_options *stored, struct llm_err *e) LLM_MUST_CHECK;
-/* With batch_tokens: sets batch and accumulate to as many rows of `context` tokens as it has room for, in passes of at most o->batch rows.
- * `documents`: rows are documents; else batch_tokens, which the rows stand for, becomes 0. 0 or -1 (LLM_EX_USAGE). */
-int llm_train_options_place_tokens(struct llm_train_options *o, int64_t context, bool documents, struct llm_err *e) LLM_MUST_CHECK;
-/* Settings of the outer optimizer that were not given become its own. */
-void llm_train_options_outer(struct llm_train_options *o);
+/* What was not given becomes what a run takes for it: the model's context, settings of the optimizer and the outer optimizer, and, with batch_tokens,
+ * batch and accumulate, as many rows of the context as it has room for, in passes of at most o->batch rows; unless rows are documents, batch_tokens
+ * then becomes 0. 0 or -1 (LLM_EX_USAGE). */
+struct llm_config;
+int llm_train_options_resolve(struct llm_train_options *o, const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 /* The parts of a step's rows that ranks divide among themselves: replicas, or shards of the gradient. */
 int64_t llm_train_options_parts(const struct llm_train_options *o);
 /* What no range of a single option says. */

@@ -204,7 +204,7 @@ static int64_t fewer_rows(const struct subject *w) { return w->rows < FEWER ? 1 
 static bool is_long(const struct subject *w, int64_t layers)
 {
     const struct llm_objective *k = llm_objectives[w->o->objective];
-    const int64_t context = w->o->context ? w->o->context : llm_config_default_context(w->c);
+    const int64_t context = w->o->context;
     struct llm_config small = *w->c;
     small.num_hidden_layers = layers;
     if (6 * llm_model_active_params(&small) * (double)(w->rows_of_step * context) < LONG) return false;
@@ -309,7 +309,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
 {
     const int64_t n = l->pp, ep = llm_layout_experts(l), dp = l->dp > 0 ? l->dp : ep;
     const int64_t rows = o->batch * o->accumulate, shards = llm_shard_rows(dp, o->grad_shards);
-    const int64_t context = o->context ? o->context : llm_config_default_context(c), own_rows = shards * llm_shard_rows(o->grad_shards, rows);
+    const int64_t context = o->context, own_rows = shards * llm_shard_rows(o->grad_shards, rows);
     const int64_t of_shard = llm_shard_rows(o->grad_shards, rows), passes = shards * ((of_shard + o->batch - 1) / o->batch);
     const int64_t members = llm_layout_members(l), cp = llm_layout_rows(l);
     const double table = c->tie_word_embeddings ? (double)c->vocab_size * (double)c->hidden_size / (double)members : 0, all = p->trained;
@@ -380,27 +380,22 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     const double program = l->dp > 1 || ep > 1 || members > 1 || cp > 1 || cut ? 24e6 : 16e6; /* with an MPI library */
     struct llm_train_options placed = *given, rows_of;
     const struct llm_train_options *const o = &placed;
-    llm_train_options_outer(&placed);
-    if (llm_train_options_place_tokens(&placed, placed.context ? placed.context : llm_config_default_context(c), false, e) < 0) return -1;
-    rows_of = placed;
-    if (llm_objective_documents(llm_objectives[given->objective], given)) rows_of.batch_tokens = given->batch_tokens; /* as a run has it */
+    if (llm_train_options_resolve(&placed, c, e) < 0) return -1;
+    rows_of = placed; /* as a run has it */
+    placed.batch_tokens = 0;
     struct llm_plan_trial first, second;
     struct llm_plan_sample one, two;
     struct llm_cost_row rows[32];
-    double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
+    double tokens = (double)(o->batch * o->accumulate) * (double)o->context;
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
-    if (llm_share_check_experts(l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
-    if (llm_share_check_parts(l, &rows_of, c, m && m->lora, llm_objectives[o->objective], e) < 0) return -1;
-    if (llm_share_check(replicas, l, &rows_of, e) < 0) return -1;
-    if (llm_model_check_slices(c, o->tensor_parts, e) < 0 || llm_share_check_members(l, o, e) < 0) return -1;
+    if (llm_trainer_check(&rows_of, c, m && m->lora, l, replicas, e) < 0) return -1;
     const int64_t chunks = cut ? l->pp * llm_layout_chunks(l) : 1;
     if (chunks > LLM_PLAN_MAX_STAGES) {
         const char *what = llm_layout_chunks(l) > 1 ? "pp × vp" : "pp";
         return llm_fail(e, LLM_EX_USAGE, "--plan --shard: expected at most %s=%d, found %s=%lld", what, LLM_PLAN_MAX_STAGES, what, (long long)chunks);
     }
-    if (cut && llm_stages_check(llm_objectives[o->objective], m && m->lora, l, e) < 0) return -1;
-    int64_t context = o->context ? o->context : llm_config_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
+    int64_t context = o->context, every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), attention = 0, collected = 0, stored_moments = 0;
     struct trained trained, whole;
     int64_t few = every, more = 2 * every;
@@ -408,7 +403,6 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         more = c->num_hidden_layers;
         few = more / 2;
     } else if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
-    if (llm_shard_check(o, llm_objective_by_pass(llm_objectives[o->objective], c), e) < 0) return -1;
     if (count_trained(&whole, c, m, o, NULL, 1, e) < 0 || count_trained(&trained, c, m, o, NULL, members, e) < 0) return -1;
     const struct subject tried = subject_of(c, m, o, l);
     if (sample_layers(trials, &tried, few, NULL, &first, e) < 0) return -1;

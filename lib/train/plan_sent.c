@@ -86,7 +86,7 @@ double llm_sent_by_rows(const struct llm_config *c, const struct llm_train_optio
     const double others = 1 - 1 / (double)cp;
     const int64_t of_head = c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim;
     const double width = (double)(2 * (latent ? c->num_attention_heads * of_head : heads * c->head_dim));
-    const int64_t context = o->context ? o->context : llm_config_default_context(c);
+    const int64_t context = o->context;
     double attending;
     const double states = states_of_row(c, &attending) / (double)llm_layout_members(l), rows = tokens * (double)cp / (double)context;
     const double attended = tokens * others * width / (double)llm_layout_members(l) * attending, forward = o->checkpoint_every > 0 ? 2 : 1;
@@ -99,7 +99,7 @@ int llm_plan_add_work(struct llm_plan *p, const struct llm_config *c, const stru
 {
     const int64_t dp = l->dp > 0 ? l->dp : llm_layout_experts(l), parts = llm_train_options_parts(o), n = llm_layout_stages(l);
     const int64_t most = llm_shard_rows(dp, parts), rows = llm_shard_rows(parts, o->batch * o->accumulate); /* of a part */
-    const int64_t context = o->context ? o->context : llm_config_default_context(c);
+    const int64_t context = o->context;
     const double passes = (double)most * ceil((double)rows / (double)o->batch), layers = (double)c->num_hidden_layers;
     const double cp = (double)llm_layout_rows(l), others = (double)dp * cp - 1;
     const double members = (double)llm_layout_members(l), ep = (double)llm_layout_experts(l);

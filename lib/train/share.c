@@ -33,7 +33,6 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
         if (!t[i].p->balances && !t[i].p->running) continue;
         return llm_fail(e, LLM_EX_USAGE, "--gradients int8: expected a model whose gradients are no counts and statistics, found '%s'", t[i].p->name);
     }
-    if (llm_share_check(comm ? s->dp / s->cp : 1, l, o, e) < 0) return -1;
     if (!(s->first_layer = llm_calloc((size_t)(s->pp * s->vp) + 1, sizeof *s->first_layer, "stages", e))) return -1;
     s->first_layer[s->pp * s->vp] = m->config.num_hidden_layers;
     if (s->pp > 1 && llm_stages_cut(&m->config, o->context, s->pp, s->vp, s->first_layer, e) < 0) return -1;

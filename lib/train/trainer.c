@@ -16,21 +16,7 @@
 static int resolve(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_train_options *o = &t->o;
-    const struct llm_config *c = &t->model->config;
-    if (llm_objectives[o->objective]->activations) o->context = 1;
-    if (c->patch_size > 0 && o->context > 0 && o->context != llm_config_picture_tokens(c)) {
-        return llm_fail(e, LLM_EX_USAGE, "--context: expected %lld, the tokens of a picture, found %lld", (long long)llm_config_picture_tokens(c),
-                        (long long)o->context);
-    }
-    if (o->context == 0) o->context = llm_config_default_context(&t->model->config);
-    if (o->min_lr < 0) o->min_lr = o->lr / 10;
-    llm_train_options_outer(o);
     t->optim = llm_optims[o->optimizer];
-    if (o->beta2 < 0) o->beta2 = t->optim->beta2;
-    if (o->eps < 0) o->eps = t->optim->eps;
-    if (o->momentum < 0) o->momentum = t->optim->momentum;
-    if (o->nesterov < 0) o->nesterov = t->optim->nesterov;
-    if (o->muon_lr < 0) o->muon_lr = o->muon_scale == LLM_MUON_ORIGINAL ? .02 : o->lr;
     t->schedule = llm_schedules[o->schedule];
     t->objective = llm_objectives[o->objective];
     t->documents = llm_objective_documents(t->objective, o);
@@ -38,7 +24,22 @@ static int resolve(struct llm_trainer *t, struct llm_err *e)
     if (t->data_per_run) t->schedule = llm_schedule_find("constant");
     t->best_loss = INFINITY;
     for (int i = 0; i < LLM_MAX_MEANS; i++) t->val_means[i] = NAN;
-    return llm_train_options_place_tokens(o, o->context, t->documents, e);
+    return llm_train_options_resolve(o, &t->model->config, e);
+}
+
+int llm_trainer_check(const struct llm_train_options *o, const struct llm_config *c, bool adapted, const struct llm_layout *l, int64_t replicas,
+                      struct llm_err *e)
+{
+    const struct llm_objective *objective = llm_objectives[o->objective];
+    if (llm_train_options_check(o, e) < 0) return -1;
+    if (llm_shard_check(o, llm_objective_by_pass(objective, c), e) < 0) return -1;
+    if (llm_model_check_slices(c, o->tensor_parts, e) < 0) return -1;
+    if (o->tensor_parts > 1 && adapted) return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model without an adapter");
+    if (llm_share_check_members(l, o, e) < 0) return -1;
+    if (llm_share_check_parts(l, o, c, adapted, objective, e) < 0) return -1;
+    if (llm_share_check_experts(l, o, c, adapted, objective, e) < 0) return -1;
+    if (llm_layout_stages(l) > 1 && llm_stages_check(objective, adapted, l, e) < 0) return -1;
+    return llm_share_check(replicas, l, o, e);
 }
 
 static int count_pieces(struct llm_trainer *t, struct llm_err *e)
@@ -118,14 +119,8 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->data = *d;
     *d = (struct llm_train_data){0};
     if (resolve(t, e) < 0 || llm_task_init(&t->task, t->objective, m, &t->o, &t->data, e) < 0) return -1;
-    if (llm_train_options_check(&t->o, e) < 0) return -1;
-    if (llm_shard_check(&t->o, llm_objective_by_pass(t->objective, &m->config), e) < 0) return -1;
-    if (llm_model_check_slices(&m->config, t->o.tensor_parts, e) < 0) return -1;
-    if (t->o.tensor_parts > 1 && m->lora) return llm_fail(e, LLM_EX_USAGE, "--tensor-parts: expected a model without an adapter");
-    if (llm_share_check_members(&t->layout, &t->o, e) < 0) return -1;
-    if (llm_share_check_parts(&t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
-    if (t->comm && llm_share_check_experts(&t->layout, &t->o, &m->config, m->lora, t->objective, e) < 0) return -1;
-    if (t->comm && llm_layout_stages(&t->layout) > 1 && llm_stages_check(t->objective, m->lora, &t->layout, e) < 0) return -1;
+    const int64_t of_replica = llm_layout_lanes(&t->layout) * llm_layout_rows(&t->layout);
+    if (llm_trainer_check(&t->o, &m->config, m->lora, &t->layout, t->comm ? llm_comm_size(t->comm) / of_replica : 1, e) < 0) return -1;
     if (llm_config_is_limited(&m->config) && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
                         (long long)m->config.max_position_embeddings, (long long)t->o.context);

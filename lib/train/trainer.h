@@ -81,6 +81,9 @@ struct llm_step_report {
 /* A report of nothing but the number of a step. */
 struct llm_step_report llm_step_report_none(int64_t step);
 
+/* Whether a run of these resolved options, divided so among so many replicas, can be: the one check of runs and of plans. 0 or -1. */
+int llm_trainer_check(const struct llm_train_options *o, const struct llm_config *c, bool adapted, const struct llm_layout *l, int64_t replicas,
+                      struct llm_err *e) LLM_MUST_CHECK;
 /* Takes over `m` and `*d` (also on failure). o->context 0: the model's. Resolves what the options leave open. Zero-initialise; release either way. */
 int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, struct llm_model *m, struct llm_train_data *d, struct llm_err *e)
     LLM_MUST_CHECK;

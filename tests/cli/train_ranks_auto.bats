@@ -79,7 +79,7 @@ total() { awk '$1 == "total_bytes" { print $2 }' plan; }
 }
 
 @test "what a run refuses is never chosen, however little memory there is" {
-    local line layout options
+    local line layout options refused
     "${gpt[@]}" -q -n 1 -b 4 -o base.llm
     jq -n -c '{prompt: "a", chosen: "b", rejected: "c"}' > pairs.jsonl
     for line in "--outer diloco --replicas 4 --inner-steps 2" "--gradients int8 --grad-shards 4" "--ema .9 --grad-shards 4" \
@@ -104,6 +104,22 @@ total() { awk '$1 == "total_bytes" { print $2 }' plan; }
             esac
         done
     done
+    # What no layout would help is refused by plans as by runs.
+    while read -ra options; do
+        "${moe[@]}" -b 4 "${options[@]}" --plan 2> plan.err && fail "${options[*]}"
+        "${moe[@]}" -b 4 "${options[@]}" -o x.llm 2> run.err && fail "${options[*]}"
+        diff plan.err run.err
+        run -2 --separate-stderr "${moe[@]}" -b 4 "${options[@]}" --plan --shard auto,ranks=2
+        assert_equal "$stderr" "llm-train: --shard auto: no layout of 2 ranks suits the run, the simplest because of: $(cut -c 12- run.err)"
+    done << 'END'
+--outer diloco --replicas 2 --inner-steps 1 --tensor-parts 2
+--outer diloco --replicas 2 --inner-steps 1 --ema .9
+--outer diloco --replicas 3 --inner-steps 1
+--tensor-parts 2 --ema .9
+--tensor-parts 2 --optimizer muon
+END
+    refused=$(llm-train --init base.llm --adapter lora "${of[@]}" -b 4 --tensor-parts 2 --plan 2>&1) && fail "$refused"
+    assert_equal "$refused" "llm-train: --tensor-parts: expected a model without an adapter"
 }
 
 @test "a run: the hashes of one process and of the layout named by hand; a line says which it is" {
