@@ -111,9 +111,26 @@ static double vertex(const struct rate *v)
     return bend > 0 ? (v[0].log_rate + v[1].log_rate) / 2 - rise_left / (2 * bend) : v[1].log_rate;
 }
 
+#define SAME (1 + 1e-3) /* computes and rates within this count as one: rounding of a step or of a printed number */
+
+/* Runs of one learning rate, as with several seeds, become one with the mean of their losses. v [n] ascends. Returns how many are left. */
+static size_t join_equal(struct rate *v, size_t n)
+{
+    size_t left = 0;
+    for (size_t i = 0, end; i < n; i = end) {
+        double sum = 0;
+        for (end = i; end < n && v[end].log_rate <= v[i].log_rate + log(SAME); end++) sum += v[end].loss;
+        v[left] = v[i];
+        v[left++].loss = sum / (double)(end - i);
+    }
+    return left;
+}
+
 static int best_rates(struct llm_scaling_reading *r, struct llm_err *e)
 {
-    const double same = 1 + 1e-3; /* computes that count as one: rounding of a step or of a printed number */
+    bool any = false;
+    for (size_t i = 0; i < r->n; i++) any |= isfinite(r->other[i]);
+    if (!any) return 0; /* the table has the best rates already */
     struct rate *v = llm_alloc(r->n, sizeof *v, "points", e);
     size_t n = 0;
     int status = v ? 0 : -1;
@@ -121,17 +138,19 @@ static int best_rates(struct llm_scaling_reading *r, struct llm_err *e)
     if (v) qsort(v, r->n, sizeof *v, by_compute_and_rate);
     for (size_t i = 0, end; i < r->n && status == 0; i = end) {
         size_t best = i;
-        for (end = i + 1; end < r->n && v[end].compute <= v[i].compute * same; end++) continue;
-        for (size_t k = i; k < end; k++) v[k].compute = v[i].compute;
-        qsort(v + i, end - i, sizeof *v, by_compute_and_rate);
-        for (size_t k = i; k < end && end > i + 1 && status == 0; k++) {
-            if (v[k].loss < v[best].loss) best = k;
-            if (!isfinite(v[k].loss))
-                status = llm_fail(e, EX_DATAERR, "compute %g: expected a loss (column '%s') for each of its %zu learning rates", v[i].compute,
-                                  r->columns.loss, end - i);
+        for (end = i + 1; end < r->n && v[end].compute <= v[i].compute * SAME; end++) continue;
+        for (size_t k = i; k < end; k++) {
+            v[k].compute = v[i].compute;
+            if (isfinite(v[k].loss) || end == i + 1 || status < 0) continue;
+            status = llm_fail(e, EX_DATAERR, "compute %g: expected a loss (column '%s') for each of its %zu runs", v[i].compute, r->columns.loss,
+                              end - i);
         }
-        bool inside = best > i && best + 1 < end && v[best - 1].log_rate < v[best].log_rate && v[best].log_rate < v[best + 1].log_rate;
-        if (!inside && end > i + 1) llm_note("compute %g: the lowest loss is at an end of the %zu learning rates", v[i].compute, end - i);
+        qsort(v + i, end - i, sizeof *v, by_compute_and_rate);
+        const size_t rates = join_equal(v + i, end - i);
+        for (size_t k = i; k < i + rates; k++) best = v[k].loss < v[best].loss ? k : best;
+        bool inside = best > i && best + 1 < i + rates;
+        if (!inside && rates > 1 && status == 0)
+            llm_note("compute %g: the lowest loss is at an end of the %zu learning rates", v[i].compute, rates);
         r->x[0][n] = v[i].compute;
         r->other[n] = v[best].loss;
         r->y[n++] = exp(inside ? vertex(v + best - 1) : v[best].log_rate);

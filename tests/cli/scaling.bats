@@ -59,6 +59,16 @@ value() {
         r = 1e-3 * c ^ -.01 * 2 ^ k; d = log(r / (.31 * c ^ -.15)); printf "%.17g,%.17g,%.17g\n", c, 3 + .1 * d * d, r } }' > sweep.csv
     run -0 --separate-stderr llm-bench scaling --law lr --json sweep.csv
     near "$(jq -r 'select(.parameter == "b").value' <<< "$output" | head -n 1)" -.15 .02
+    # a rate that was tried with two seeds is one rate, whose loss is their mean: the same minima
+    awk -F, -v OFS=, 'NR == 1 { print; next } { d = .05 * (NR % 3); print $1, $2 - d, $3; print $1, $2 + d, $3 }' sweep.csv > seeds.csv
+    llm-bench scaling --law lr --replicates 100 sweep.csv > once
+    run -0 --separate-stderr llm-bench scaling --law lr --replicates 100 seeds.csv
+    [[ -z $stderr ]]
+    awk -F'\t' 'NR == FNR { want[$1] = $2; next } $1 ~ /^[ab]$/ && (d = $2 / want[$1] - 1) * d > 1e-8 { exit 1 }' once - <<< "$output"
+    # computes of almost one size in a table of best rates are two points
+    printf 'flops\tlr\n1e15\t3e-3\n1.0005e15\t3.1e-3\n1e17\t2e-3\n1e18\t1e-3\n' > near.tsv
+    run -0 --separate-stderr llm-bench scaling --law lr --json near.tsv
+    [[ -z $stderr && $(jq -r .points <<< "$output" | head -n 1) == 4 ]]
 }
 
 @test "logs of llm-train: one point a run, its last validation; several runs in one file" {
