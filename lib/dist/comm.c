@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "dist/transport.h"
 
-enum { HOST_ROOM = 64, MAX_GROUPS = 1 << 14 /* tags up to 32,767 are MPI's least */ };
+enum { HOST_ROOM = 64, MAX_GROUPS = 1 << 14 /* tags up to 32,767 are MPI's least */, QUESTIONS = MAX_GROUPS, ANSWERS };
 
 struct llm_comm {
     int rank, n;
@@ -23,7 +23,10 @@ struct llm_comm {
         double timeout;
         char place[80];
         bool broken, failed;
-        int groups;                 /* given so far */
+        int groups, n_ranks;        /* groups given so far; ranks */
+        char (*hosts)[HOST_ROOM];   /* of all ranks; borrowed */
+        struct said { void *request; int value; } question, answer;
+        struct { void (*call)(void *arg); void *arg; bool busy; } idle;
         struct llm_comm_report report;
     } *job;
     bool is_world;                  /* owns `job` */
@@ -44,6 +47,13 @@ bool llm_comm_failed(const struct llm_comm *c) { return c && c->job->failed; }
 void llm_comm_set_timeout(struct llm_comm *c, double seconds)
 {
     if (c) c->job->timeout = seconds;
+}
+
+void llm_comm_set_idle(struct llm_comm *c, void (*idle)(void *arg), void *arg)
+{
+    if (!c) return;
+    c->job->idle.call = idle;
+    c->job->idle.arg = arg;
 }
 
 void llm_comm_set_place(struct llm_comm *c, const char *place)
@@ -103,6 +113,8 @@ int llm_comm_start(struct llm_comm **out, struct llm_err *e)
         return -1;
     }
     c->is_world = true;
+    c->job->hosts = c->hosts;
+    c->job->n_ranks = n;
     c->rank = rank;
     for (int i = 0; i < n; i++) c->world[i] = i;
     if (gethostname(c->hosts[rank], HOST_ROOM) < 0) snprintf(c->hosts[rank], HOST_ROOM, "unknown");
@@ -171,14 +183,69 @@ int llm_comm_test(struct llm_comm *c, struct llm_transfer *t, size_t n, struct l
     return 1;
 }
 
-/* Names the lowest rank that has not answered. */
-static int timed_out(struct llm_comm *c, const struct llm_transfer *t, size_t n, double seconds, struct llm_err *e)
+/* ---- who does not answer ----
+ * A rank that waits may wait for one that waits for another. So it asks it for whom, until one does not say: only what waits does. */
+
+/* One number for another rank. Nothing if the one before has not left, as of a rank that is not there any more. */
+static void say(struct said *s, int to, int group, int value)
+{
+    struct llm_err e = {0};
+    if (s->request && llm_transport_test(&s->request, false, sizeof s->value, &e) != 1) return;
+    s->value = value;
+    if (llm_transport_send(to, group, &s->value, sizeof s->value, &s->request, &e) < 0) s->request = NULL;
+}
+
+/* The lowest rank of the job that has not answered. */
+static int waited_for(const struct llm_comm *c, const struct llm_transfer *t, size_t n)
 {
     size_t i = 0;
-    c->job->broken = true;
     while (i + 1 < n && !t[i].request) i++;
-    return llm_fail(e, LLM_EX_FAILURE, "rank %d (%s) does not answer: rank %d (%s) has waited %.0f s for it (%s)", t[i].peer, c->hosts[t[i].peer],
-                    c->rank, c->hosts[c->rank], seconds, c->job->place[0] ? c->job->place : "start");
+    return c->world[t[i].peer];
+}
+
+/* Tells those who have asked for whom this rank waits. */
+static void answer(struct llm_comm *c, int waited)
+{
+    struct llm_err e = {0};
+    int from, value;
+    while (llm_transport_heard(QUESTIONS, &from, &value, &e) == 1) say(&c->job->answer, from, ANSWERS, waited);
+}
+
+#define ASKING .6 /* seconds: many times what a wait takes from one look to the next, and less than the next rank waits longer */
+
+/* For whom rank q of the job waits; -1: it does not say. */
+static int ask(struct llm_comm *c, int q, int waited)
+{
+    struct llm_err e = {0};
+    int from, value;
+    say(&c->job->question, q, QUESTIONS, 0);
+    for (double began = llm_now(); llm_now() - began < ASKING; nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL)) {
+        answer(c, waited);
+        while (llm_transport_heard(ANSWERS, &from, &value, &e) == 1) {
+            if (from == q && value >= 0 && value < c->job->n_ranks) return value;
+        }
+    }
+    return -1;
+}
+
+static int timed_out(struct llm_comm *c, const struct llm_transfer *t, size_t n, double seconds, struct llm_err *e)
+{
+    const int waited = waited_for(c, t, n), me = c->world[c->rank];
+    int silent = waited;
+    for (int hops = 0, next; hops < c->job->n_ranks && (next = ask(c, silent, waited)) >= 0 && next != me; hops++) silent = next;
+    c->job->broken = true;
+    char by[HOST_ROOM + 64] = "it";
+    if (silent != waited) snprintf(by, sizeof by, "rank %d (%s), and that for it", waited, c->job->hosts[waited]);
+    return llm_fail(e, LLM_EX_FAILURE, "rank %d (%s) does not answer: rank %d (%s) has waited %.0f s for %s (%s)", silent, c->job->hosts[silent], me,
+                    c->job->hosts[me], seconds, by, c->job->place[0] ? c->job->place : "start");
+}
+
+static void call_idle(struct state *job)
+{
+    if (!job->idle.call || job->idle.busy) return;
+    job->idle.busy = true;
+    job->idle.call(job->idle.arg);
+    job->idle.busy = false;
 }
 
 int llm_comm_wait(struct llm_comm *c, struct llm_transfer *t, size_t n, struct llm_err *e)
@@ -188,6 +255,8 @@ int llm_comm_wait(struct llm_comm *c, struct llm_transfer *t, size_t n, struct l
     long pause = 0; /* nanoseconds */
     int got;
     for (int tries = 0; (got = llm_comm_test(c, t, n, e)) == 0; tries++) {
+        call_idle(c->job);
+        if (c->job->broken) return usable(c, c->rank, 0, e);
         /* Other ranks may need this CPU: after a short while of tests each pause is longer, up to a quarter of a millisecond. */
         if (tries < 64) sched_yield();
         else {
@@ -199,7 +268,8 @@ int llm_comm_wait(struct llm_comm *c, struct llm_transfer *t, size_t n, struct l
         if (now - last > c->job->timeout / 4) slept += now - last; /* this process was stopped itself, and blames no other for that time */
         last = now;
         waited = now - began - slept;
-        if (c->job->timeout > 0 && waited > c->job->timeout + (double)c->world[c->rank]) return timed_out(c, t, n, waited, e);
+        if (waited > 1) answer(c, waited_for(c, t, n));
+        if (c->job->timeout > 0 && waited > c->job->timeout + 2 * (double)c->world[c->rank]) return timed_out(c, t, n, waited, e);
     }
     c->job->report.seconds += llm_now() - began;
     return got < 0 ? -1 : 0;
@@ -237,8 +307,8 @@ int llm_comm_all_to_all(struct llm_comm *c, const void *const *out, const size_t
     return 0;
 }
 
-/* What many ranks gather in rounds: small messages, of which each rank would send one to every other. Few ranks gather at once, so that a wait names
- * the rank that does not answer, and not one that waits for it. */
+/* What many ranks gather in rounds: small messages, of which each rank would send one to every other. Few ranks gather at once, so that no
+ * message waits for another one. */
 enum { MANY_RANKS = 17, SMALL_BYTES = 1 << 20 };
 
 /* J. Bruck et al., "Efficient algorithms for all-to-all communications", 1997: before round k a rank has the parts of 2^k ranks from itself on, which

@@ -31,8 +31,12 @@ int llm_comm_start(struct llm_comm **c, struct llm_err *e) LLM_MUST_CHECK;
 void llm_comm_end(struct llm_comm *c);
 /* Ends all ranks of the job now with the exit status. Does not return, unless `c` is NULL. */
 void llm_comm_abort(struct llm_comm *c, int status);
-/* Seconds after which a wait fails, naming who is waited for; 0: never. Lower ranks report first. NULL is fine. */
+/* Seconds after which a wait fails, naming who is waited for, or, if that one waits itself, for whom it does; 0: never. Lower ranks report first.
+ * NULL is fine. */
 void llm_comm_set_timeout(struct llm_comm *c, double seconds);
+/* Every wait of the job calls idle(arg) between tests, but not from within it: other messages make progress. NULL: nothing is called. A NULL
+ * communicator is fine. */
+void llm_comm_set_idle(struct llm_comm *c, void (*idle)(void *arg), void *arg);
 /* What the job is at ("step 12: gradients"), for messages about waits. Copied. NULL is fine. */
 void llm_comm_set_place(struct llm_comm *c, const char *place);
 

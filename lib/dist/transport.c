@@ -76,6 +76,16 @@ int llm_transport_test(void **request, bool receives, size_t bytes, struct llm_e
     return llm_fail(e, LLM_EX_FAILURE, "expected a message of %zu bytes, found %d", bytes, count);
 }
 
+int llm_transport_heard(int group, int *from, int *value, struct llm_err *e)
+{
+    MPI_Status status;
+    int there = 0, code = MPI_Iprobe(MPI_ANY_SOURCE, group, ours, &there, &status);
+    if (code == MPI_SUCCESS && there) code = MPI_Recv(value, (int)sizeof *value, MPI_BYTE, status.MPI_SOURCE, group, ours, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) return failed(code, "receive", e);
+    *from = there ? status.MPI_SOURCE : -1;
+    return there;
+}
+
 #else
 
 int llm_transport_start(int *n_ranks, int *rank, struct llm_err *e)
@@ -104,6 +114,12 @@ int llm_transport_test(void **request, bool receives, size_t bytes, struct llm_e
 {
     (void)receives;
     return llm_transport_send(0, 0, NULL, bytes, request, e);
+}
+
+int llm_transport_heard(int group, int *from, int *value, struct llm_err *e)
+{
+    (void)group, (void)from, (void)value;
+    return llm_transport_send(0, 0, NULL, 0, NULL, e);
 }
 
 #endif

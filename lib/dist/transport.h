@@ -15,5 +15,7 @@ int llm_transport_send(int to, int group, const void *p, size_t bytes, void **re
 int llm_transport_receive(int from, int group, void *p, size_t bytes, void **request, struct llm_err *e) LLM_MUST_CHECK;
 /* 1: arrived and *request freed; 0: not yet; -1: failed, also if another number of bytes came. */
 int llm_transport_test(void **request, bool receives, size_t bytes, struct llm_err *e) LLM_MUST_CHECK;
+/* 1: a message of one number of the group has come, from whichever rank; 0: none has; -1: failed. */
+int llm_transport_heard(int group, int *from, int *value, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

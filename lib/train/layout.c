@@ -152,3 +152,18 @@ bool llm_share_rounds(const struct llm_layout *l, const struct llm_train_options
 {
     return l->zero > 0 && o->precision == LLM_COMPUTE_BF16 && o->ema == 0 && !adapted; /* averages are of exact values, at every rank */
 }
+
+enum { FEW_RANKS = 31 /* who send to all others at once, so that no message waits for another one */ };
+
+int llm_share_stages_of(int64_t n_ranks)
+{
+    int stages = 0;
+    while (n_ranks >> (stages + 1) > 0) stages++;
+    return n_ranks > FEW_RANKS && n_ranks == (int64_t)1 << stages ? stages : 0;
+}
+
+bool llm_share_halves_nodes(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o)
+{
+    const int64_t shards = llm_train_options_parts(o);
+    return llm_share_stages_of(n_ranks) > 0 && l->zero < 2 && o->seq_parts == 1 && (shards & (shards - 1)) == 0;
+}

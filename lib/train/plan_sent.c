@@ -112,7 +112,9 @@ int llm_plan_add_work(struct llm_plan *p, const struct llm_config *c, const stru
     p->work = p->flops_per_step * (double)most / (double)parts / (members * cp) * stage * (passes + (double)(n - 1) / (double)vp) / passes;
     p->forward = p->work * forward / (passes + (double)(n - 1) / (double)vp);
     p->backward = p->forward * (o->checkpoint_every > 0 ? 3 : 2) * (l->zero < 2 ? 1 : passes);
-    p->messages = others * groups * (l->zero < 2 ? 2 : l->zero == 2 ? (double)most + 1 : 3 * (double)most + 1);
+    const int stages = llm_share_stages_of(dp * llm_layout_rows(l));
+    const double in = stages ? stages : others, out = llm_share_halves_nodes(dp * llm_layout_rows(l), l, o) ? stages : others;
+    p->messages = groups * (l->zero < 2 ? out + in : (double)most * out + (l->zero == 2 ? 1 : 2 * (double)most + 1) * in);
     if (o->outer != LLM_OUTER_NONE) p->messages /= (double)o->inner_steps;
     const double passed = n > 2 || vp > 1 ? 4 * (double)vp : n > 1 ? 2 : 0; /* messages between chunks */
     p->messages += passes * ((members - 1) * (sums_of_slices(c, o).n / (double)n * (o->checkpoint_every > 0 ? 3 : 2) + 2) + passed

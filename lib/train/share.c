@@ -21,6 +21,8 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
     s->parts = o->seq_parts / s->cp;
     s->lanes = s->pp * s->tp;
     s->dp = comm ? s->n / s->lanes : 1;
+    s->n_stages = comm ? llm_share_stages_of(s->dp) : 0;
+    s->halves_nodes = comm && llm_share_halves_nodes(s->dp, l, o);
     s->lane = s->rank % s->lanes;
     s->stage = s->lane / s->tp;
     s->replica = s->rank / s->lanes;
@@ -40,6 +42,7 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
     if (llm_share_cells_init(s, m, e) < 0) return -1;
     if (!comm) return 0;
     if (!(s->exchange = llm_comm_twin(comm, e)) || !(s->bring = llm_comm_twin(comm, e))) return -1;
+    if (s->n_stages > 0 && (!(s->halving = llm_comm_twin(comm, e)) || !(s->doubling = llm_comm_twin(comm, e)))) return -1;
     return llm_share_exchange_init(s, e) < 0 ? -1 : llm_share_layers_init(s, m, e);
 }
 
@@ -65,15 +68,37 @@ void llm_share_release(struct llm_share *s)
     free(s->squares);
     llm_comm_destroy(s->exchange);
     llm_comm_destroy(s->bring);
+    llm_comm_destroy(s->halving);
+    llm_comm_destroy(s->doubling);
     *s = (struct llm_share){.comm = NULL};
 }
 
 /* ---- between steps ---- */
 
+/* gather_unit of many ranks, in stages. */
+static int gather_doubling(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e)
+{
+    const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
+    for (int stage = 0; stage < s->n_stages; stage++) {
+        const struct llm_share_double w = llm_share_double(s, u, stage);
+        struct llm_share_run r;
+        u->n_transfers = 0;
+        for (size_t at = u->first; llm_share_next_received(s, u, w, &at, &r);) {
+            if (llm_share_post(s->doubling, &list, w.peer, s->t[r.param].p->grad + r.from, r.n * sizeof(float), true, e) < 0) return -1;
+        }
+        for (size_t at = u->first; llm_share_next_sent(s, u, w, &at, &r);) {
+            if (llm_share_post(s->doubling, &list, w.peer, s->t[r.param].p->grad + r.from, r.n * sizeof(float), false, e) < 0) return -1;
+        }
+        if (llm_comm_wait(s->doubling, u->transfers, u->n_transfers, e) < 0) return -1;
+    }
+    return 0;
+}
+
 /* Every rank sends its runs of a unit's gradients to all others that keep it. */
 static int gather_unit(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e)
 {
     const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
+    if (llm_share_doubles(s, u)) return gather_doubling(s, u, e);
     u->n_transfers = 0;
     for (int d = 0; d < s->n && llm_share_keeps(s, u, s->rank); d++) {
         const int q = (s->rank + d) % s->n;

@@ -17,7 +17,8 @@
  * What every op reads rounded to BF16 (matrices, in a run with --precision bf16) comes so: only its owner has the exact value.
  *
  * The gradients of a layer travel while the backward pass goes on (share_exchange.c): with zero 0 and 1 in the last pass of the rank's rows, with
- * zero 2 and 3 after each shard, which therefore must be one pass. Messages make progress between jobs of the thread pool.
+ * zero 2 and 3 after each shard, which therefore must be one pass. Messages make progress between jobs of the thread pool. Many ranks, if their
+ * number is a power of two, exchange gradients and weights with one partner after the other (share_halving.c).
  *
  * With stages (`pp`, pipeline parallelism) the ranks of a replica run the layers one after another, and what follows holds among the ranks of one
  * stage: each keeps the parameters of its stage alone, and owns a part of them. Rank d·pp + k is stage k of replica d, which has a run of shards. A
@@ -141,6 +142,10 @@ struct llm_share_walk { const int64_t *first; int64_t chunks, group_layers, stag
 /* Bytes of gradients and weights that one of n_ranks ranks of a lane sends in a step, the one that sends most. 0 or -1. */
 int llm_share_sent(double *bytes, const struct llm_share_part *parts, size_t n_parts, const struct llm_share_walk *walk, int64_t n_ranks,
                    const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
+/* The stages in which n_ranks ranks exchange what each would send to all others; 0: they do send it to all others. */
+int llm_share_stages_of(int64_t n_ranks);
+/* Whether the gradients of n_ranks ranks travel so: each has one node of the tree, and these are siblings up to the root. */
+bool llm_share_halves_nodes(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o);
 /* Layers of a group: one, or those that the backward pass recomputes together. */
 int64_t llm_share_group_layers(const struct llm_config *c, const struct llm_train_options *o);
 /* The group of a layer if groups have so many layers, from the first one of each of the chunks, which begin at first [chunks + 1]; of the number of
@@ -158,6 +163,11 @@ struct llm_share_joins { struct llm_share_join { struct llm_share_place to, from
 struct llm_share {
     struct llm_comm *comm;          /* borrowed; NULL: one rank. Agreements, norms and what travels between steps */
     struct llm_comm *exchange, *bring; /* of the same ranks: gradients; weights of layers. NULL: one rank */
+    struct llm_comm *halving, *doubling; /* the same in stages, with n_stages */
+    int n_stages;                   /* of exchanges of many ranks (share_halving.c); 0: each rank sends to all others at once */
+    bool halves_nodes;              /* gradients travel in stages: llm_share_halves_nodes */
+    bool polls;                     /* llm_share_poll is at work, or must not be */
+    uint64_t turn;                  /* exchanges in stages that have begun */
     int rank, n, zero;
     int pp, tp;                     /* stages; members of a tensor-parallel group, which each stage has */
     int vp;                         /* chunks of layers of a stage */
@@ -204,6 +214,9 @@ struct llm_share {
         size_t n_transfers, room;
         float *staging;             /* what arrives, node by node in the order of ranks */
         bool begun, arrived;
+        bool halves, waits;         /* it travels in stages; the messages of `stage` are under way */
+        int stage;
+        uint64_t turn;              /* among exchanges in stages */
     } *units;
     size_t n_units;
     struct llm_tree_node *nodes;   /* of all ranks, in order */
@@ -216,6 +229,9 @@ struct llm_share {
     struct llm_share_brought {
         int64_t group;
         bool arrived;
+        bool doubles, waits;        /* some of it travels in stages; the messages of `stage` are under way */
+        int stage;
+        uint64_t turn;
         struct llm_transfer *transfers;
         size_t n, room;
         uint16_t *rounded;          /* [rounded_room] what this rank sends in BF16; n_rounded so far */

@@ -302,7 +302,7 @@ bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *
     while (i < u->end && llm_share_owner(s, &s->cells[s->listed[i]]) != owner) i++;
     if (i == u->end) return false;
     const struct llm_share_cell *c = &s->cells[s->listed[i]];
-    *run = (struct llm_share_run){c->param, c->from, 0};
+    *run = (struct llm_share_run){c->param, c->from, 0, owner};
     for (; i < u->end; i++) {
         c = &s->cells[s->listed[i]];
         if (llm_share_owner(s, c) != owner || c->param != run->param || c->from != run->from + run->n) break;
@@ -370,6 +370,7 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     if (n_ranks == 1 && (l->zero < 2 || llm_layout_lanes(l) == 1)) return c;
     const double travelling = unit * (l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS); /* units take slots in turns: each has had the largest */
     if (int8) c.passing = llm_share_int8_memory(n_ranks, o, unit);
+    else if (llm_share_halves_nodes(n_ranks, l, o)) c.staging = 4 * travelling / 2;
     else c.staging = 4 * travelling / ranks * (all_nodes - (double)c.nodes); /* of the rank whose own nodes take most */
     c.ahead = llm_share_ahead(l, o, size->in_layers - size->largest, n_ranks);
     const bool overlaps = !int8 && o->outer == LLM_OUTER_NONE && size->in_layers > 0;

@@ -1,10 +1,8 @@
 /* Gradients on their way to their owners, and their sums (train/share.h). A rank sends its nodes of the tree from where they lie; what arrives waits
  * in one of a few slots until all of it is there, and is then added in the order of the tree. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
-#include "base/log.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
@@ -79,57 +77,21 @@ static float *node_at(const struct llm_share *s, size_t param, size_t i)
 
 int llm_share_exchange_init(struct llm_share *s, struct llm_err *e)
 {
-    size_t most = 0;
+    const size_t nodes = s->zero < 2 ? s->n_nodes - own_nodes(s) : (size_t)((s->dp - 1) * s->parts);
+    size_t n = 0;
     for (size_t u = 0; u < s->n_units; u++) {
         struct llm_share_unit *x = &s->units[u];
-        most = x->own > most ? x->own : most;
+        x->halves = llm_share_halves(s, x);
+        const size_t staged = x->halves ? llm_share_halving_floats(s, x) : nodes * x->own;
+        n = staged > n ? staged : n;
         if (s->rounds == 1 || x->own == 0) continue;
         if (!(x->kept = llm_alloc_huge(s->n_nodes * x->own, sizeof *x->kept, "gradients of shards", e))) return -1;
     }
-    const size_t nodes = s->zero < 2 ? s->n_nodes - own_nodes(s) : (size_t)((s->dp - 1) * s->parts), n = nodes * most;
     s->n_slots = s->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS;
     for (size_t i = 0; i < s->n_slots; i++) {
         if (n > 0 && !(s->slots[i].p = llm_alloc_huge(n, sizeof *s->slots[i].p, "messages", e))) return -1;
     }
     return 0;
-}
-
-/* ---- messages ---- */
-
-int llm_share_post(struct llm_comm *c, const struct llm_transfers *l, int peer, void *p, size_t bytes, bool receives, struct llm_err *e)
-{
-    for (size_t at = 0; at < bytes; at += LLM_COMM_BUCKET) {
-        const size_t n = bytes - at < LLM_COMM_BUCKET ? bytes - at : LLM_COMM_BUCKET;
-        char *piece = (char *)p + at;
-        if (llm_grow((void **)l->v, l->room, *l->n + 1, sizeof **l->v, e) < 0) return llm_comm_give_up(c);
-        struct llm_transfer *t = &(*l->v)[*l->n];
-        if ((receives ? llm_comm_receive(c, peer, piece, n, t, e) : llm_comm_send(c, peer, piece, n, t, e)) < 0) return -1;
-        ++*l->n;
-    }
-    return 0;
-}
-
-void llm_share_count(struct llm_share *s, int change)
-{
-    const double now = llm_now();
-    if (s->under_way == 0) s->since = now;
-    s->under_way += (size_t)change;
-    if (s->under_way == 0) s->busy += now - s->since;
-}
-
-int llm_share_wait(struct llm_share *s, struct llm_comm *c, struct llm_transfer *t, size_t n, struct llm_err *e)
-{
-    const double began = llm_now();
-    const int got = llm_comm_wait(c, t, n, e);
-    s->blocked += llm_now() - began;
-    return got;
-}
-
-double llm_share_hidden(struct llm_share *s)
-{
-    const double hidden = s->busy > 0 ? 1 - s->blocked / s->busy : NAN;
-    s->busy = s->blocked = 0;
-    return hidden < 0 ? 0 : hidden;
 }
 
 /* ---- a unit ---- */
@@ -248,7 +210,10 @@ static void keep_round(struct llm_share *s, struct llm_share_unit *u)
 static int finish_unit(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e)
 {
     if (!u->begun) return 0;
-    if (!u->arrived) {
+    if (!u->arrived && u->halves) {
+        if (llm_share_finish_halving(s, u, e) < 0) return -1;
+    } else if (!u->arrived) {
+        u->arrived = true; /* llm_share_poll, which waits may call, leaves it alone */
         if (llm_share_wait(s, s->exchange, u->transfers, u->n_transfers, e) < 0) return -1;
         llm_share_count(s, -1);
     }
@@ -256,6 +221,7 @@ static int finish_unit(struct llm_share *s, struct llm_share_unit *u, struct llm
     for (size_t i = 0; i < s->n_slots; i++) {
         if (s->slots[i].user == u) s->slots[i].user = NULL;
     }
+    if (u->halves) return 0;
     if (u->kept) keep_round(s, u);
     struct sum w = {s, u};
     if (!u->kept || s->round == s->rounds - 1) llm_parallel(own_cells(&w), add_cell, &w);
@@ -272,6 +238,7 @@ static int begin_unit(struct llm_share *s, struct llm_share_unit *u, struct llm_
     u->begun = true;
     u->arrived = false;
     llm_share_count(s, 1);
+    if (u->halves) return llm_share_begin_halving(s, u, e);
     return post_receives(s, u, e) < 0 || post_sends(s, u, e) < 0 ? -1 : 0;
 }
 

@@ -1,5 +1,6 @@
 /* What the files of train/share.h share. Each calls those before it only: share_parts.c, share_experts.c, share_cells.c (who owns what),
- * share_exchange.c (gradients), share_int8.c, share_bf16.c, share_layers.c (memory of layers), share.c, share_sent.c. */
+ * share_messages.c, share_halving.c, share_exchange.c (gradients), share_int8.c, share_bf16.c, share_layers.c (memory of layers), share.c,
+ * share_sent.c. */
 #ifndef LLM_TRAIN_SHARE_INTERNAL_H
 #define LLM_TRAIN_SHARE_INTERNAL_H
 
@@ -43,7 +44,7 @@ double llm_share_ahead(const struct llm_layout *l, const struct llm_train_option
 /* Divides the parameters, which are set. */
 int llm_share_cells_init(struct llm_share *s, const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* A run of elements of one parameter that a rank owns within a unit. */
-struct llm_share_run { size_t param, from, n; };
+struct llm_share_run { size_t param, from, n; int owner; };
 /* The next run of `owner` in the unit, from entry *at of llm_share.listed on, which moves past it. False: there is none. */
 bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *u, int owner, size_t *at, struct llm_share_run *run);
 
@@ -59,8 +60,7 @@ struct llm_share_peers llm_share_peers(const struct llm_share *s, const struct l
 /* Whether rank q and this rank exchange parameters of a unit: q computes with them, in this rank's lane where every lane does. */
 bool llm_share_keeps(const struct llm_share *s, const struct llm_share_unit *u, int q);
 
-/* ---- share_exchange.c ---- */
-int llm_share_exchange_init(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+/* ---- share_messages.c ---- */
 /* Messages of so many bytes at p, in pieces, to or from `peer`: appended to the list. */
 struct llm_transfers { struct llm_transfer **v; size_t *n, *room; };
 int llm_share_post(struct llm_comm *c, const struct llm_transfers *l, int peer, void *p, size_t bytes, bool receives, struct llm_err *e)
@@ -69,6 +69,28 @@ int llm_share_post(struct llm_comm *c, const struct llm_transfers *l, int peer, 
 void llm_share_count(struct llm_share *s, int change);
 /* Waits for a list; the time counts as blocked. */
 int llm_share_wait(struct llm_share *s, struct llm_comm *c, struct llm_transfer *t, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- share_halving.c ---- */
+/* Whether the gradients of a unit do, and the updated weights, or with zero 0 the gradients, that come from their owners. */
+bool llm_share_halves(const struct llm_share *s, const struct llm_share_unit *u);
+bool llm_share_doubles(const struct llm_share *s, const struct llm_share_unit *u);
+/* Elements of a unit that arrive in the first stage. */
+size_t llm_share_halving_floats(const struct llm_share *s, const struct llm_share_unit *u);
+int llm_share_begin_halving(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e) LLM_MUST_CHECK;
+/* Of all units under way: what has arrived is added, and next stages begin. */
+int llm_share_poll_halving(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Waits until the unit's owners have its sums in llm_param.grad. */
+int llm_share_finish_halving(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e) LLM_MUST_CHECK;
+/* A stage of what comes from owners: whom this rank exchanges with. The runs that it sends then, and those that it receives, in an order that both
+ * have; *at as of llm_share_next_run. */
+struct llm_share_double { int peer, partner, mask; };
+struct llm_share_double llm_share_double(const struct llm_share *s, const struct llm_share_unit *u, int stage);
+bool llm_share_next_sent(const struct llm_share *s, const struct llm_share_unit *u, struct llm_share_double w, size_t *at, struct llm_share_run *r);
+bool llm_share_next_received(const struct llm_share *s, const struct llm_share_unit *u, struct llm_share_double w, size_t *at,
+                             struct llm_share_run *r);
+
+/* ---- share_exchange.c ---- */
+int llm_share_exchange_init(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* Begins the exchange of the gradients of a group, which are complete. */
 int llm_share_send_group(struct llm_share *s, int64_t group, struct llm_err *e) LLM_MUST_CHECK;
 /* Waits until the exchanges of a group that have begun are done and added. */

@@ -87,14 +87,33 @@ static struct llm_share_brought *brought_of(struct llm_share *s, int64_t group)
     return &s->brought[s->zero == 3 && group < s->n_groups ? group % 2 : group];
 }
 
-/* A run that rank q owns. */
-static int receive_run(struct llm_share *s, struct llm_share_brought *b, int q, const struct llm_share_run *r, struct llm_err *e)
+/* A run that comes from rank q. */
+static int receive_run(struct llm_share *s, struct llm_comm *c, struct llm_share_brought *b, int q, const struct llm_share_run *r, struct llm_err *e)
 {
     const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
     float *to = s->t[r->param].p->master + r->from;
-    if (!llm_share_rounded(s, r->param)) return llm_share_post(s->bring, &list, q, to, r->n * sizeof *to, true, e);
+    if (!llm_share_rounded(s, r->param)) return llm_share_post(c, &list, q, to, r->n * sizeof *to, true, e);
     if (llm_share_add_widened(b, to, r->n, e) < 0) return llm_comm_give_up(s->comm);
-    return llm_share_post(s->bring, &list, q, llm_share_place_rounded(to, r->n), r->n * sizeof(uint16_t), true, e);
+    return llm_share_post(c, &list, q, llm_share_place_rounded(to, r->n), r->n * sizeof(uint16_t), true, e);
+}
+
+/* What this rank owns of a run. */
+static float *own_run(const struct llm_share *s, const struct llm_share_run *r)
+{
+    const struct llm_trainable *t = &s->t[r->param];
+    return t->own_master ? t->own_master + (r->from - t->own_from) : t->p->master + r->from;
+}
+
+/* It goes to where passes read it. */
+static void place_own_run(const struct llm_share *s, const struct llm_share_run *r)
+{
+    float *to = s->t[r->param].p->master + r->from;
+    if (own_run(s, r) != to) memcpy(to, own_run(s, r), r->n * sizeof *to);
+}
+
+static size_t bytes_of_run(const struct llm_share *s, const struct llm_share_run *r)
+{
+    return r->n * (llm_share_rounded(s, r->param) ? sizeof(uint16_t) : sizeof(float));
 }
 
 /* A run of a unit that this rank owns. */
@@ -102,55 +121,155 @@ static int send_run(struct llm_share *s, const struct llm_share_unit *u, struct 
                     struct llm_err *e)
 {
     const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
-    const struct llm_trainable *t = &s->t[r->param];
-    const bool rounded = llm_share_rounded(s, r->param);
-    float *to = t->p->master + r->from, *from = t->own_master ? t->own_master + (r->from - t->own_from) : to;
-    if (from != to) memcpy(to, from, r->n * sizeof *to);
-    void *sent = from;
+    void *sent = NULL;
+    place_own_run(s, r);
     for (int peer = 1; peer < s->n; peer++) {
         const int k = (s->rank + peer) % s->n;
         if (!llm_share_keeps(s, u, k)) continue;
-        if (rounded && sent == from) sent = llm_share_round(b, r, from);
-        if (llm_share_post(s->bring, &list, k, sent, r->n * (rounded ? sizeof(uint16_t) : sizeof *from), false, e) < 0) return -1;
+        if (!sent) sent = llm_share_rounded(s, r->param) ? (void *)llm_share_round(b, r, own_run(s, r)) : own_run(s, r);
+        if (llm_share_post(s->bring, &list, k, sent, bytes_of_run(s, r), false, e) < 0) return -1;
     }
     return 0;
 }
 
-/* Every rank sends what it owns of a group to all others that compute with it. */
+/* Every rank sends what it owns of a unit to all others that compute with it. */
+static int bring_unit(struct llm_share *s, const struct llm_share_unit *u, struct llm_share_brought *b, struct llm_err *e)
+{
+    for (int d = 0; d < s->n && llm_share_keeps(s, u, s->rank); d++) {
+        const int q = (s->rank + d) % s->n;
+        struct llm_share_run r;
+        for (size_t at = u->first; llm_share_next_run(s, u, q, &at, &r);) {
+            if ((q == s->rank ? send_run(s, u, b, &r, e) : receive_run(s, s->bring, b, q, &r, e)) < 0) return -1;
+        }
+    }
+    return 0;
+}
+
+/* A run that this rank has in stage after stage: its own, of which the rounded ones follow one another from *rounded on, or one that has arrived. */
+static void *run_at_hand(const struct llm_share *s, const struct llm_share_run *r, uint16_t **rounded)
+{
+    float *to = s->t[r->param].p->master + r->from;
+    if (r->owner != s->rank) return llm_share_rounded(s, r->param) ? llm_share_place_rounded(to, r->n) : to;
+    if (!llm_share_rounded(s, r->param)) return own_run(s, r);
+    *rounded += r->n;
+    return *rounded - r->n;
+}
+
+/* The messages of the next stage. */
+static int post_stage(struct llm_share *s, struct llm_share_brought *b, struct llm_err *e)
+{
+    const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
+    uint16_t *rounded = b->rounded;
+    for (size_t i = 0; i < s->n_units; i++) {
+        const struct llm_share_unit *u = &s->units[i];
+        struct llm_share_run r;
+        if (u->group != b->group || !llm_share_doubles(s, u)) continue;
+        const struct llm_share_double w = llm_share_double(s, u, b->stage);
+        for (size_t at = u->first; llm_share_next_received(s, u, w, &at, &r);) {
+            if (receive_run(s, s->doubling, b, w.peer, &r, e) < 0) return -1;
+        }
+        for (size_t at = u->first; llm_share_next_sent(s, u, w, &at, &r);) {
+            if (llm_share_post(s->doubling, &list, w.peer, run_at_hand(s, &r, &rounded), bytes_of_run(s, &r), false, e) < 0) return -1;
+        }
+    }
+    b->waits = true;
+    return 0;
+}
+
 static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
 {
     struct llm_share_brought *b = brought_of(s, group);
     b->group = group;
     b->arrived = true; /* so that llm_share_poll, which rounding may call, does not test half of the list */
+    b->doubles = false;
     b->n = 0;
+    b->stage = 0;
+    b->turn = s->turn++;
     if (llm_share_make_rounded(s, b, e) < 0) return -1;
     llm_share_count(s, 1);
-    for (size_t u = 0; u < s->n_units; u++) {
-        const struct llm_share_unit *x = &s->units[u];
-        for (int d = 0; d < s->n && x->group == group && llm_share_keeps(s, x, s->rank); d++) {
-            const int q = (s->rank + d) % s->n;
-            struct llm_share_run r;
-            for (size_t at = x->first; llm_share_next_run(s, x, q, &at, &r);) {
-                const bool mine = q == s->rank;
-                if ((mine ? send_run(s, x, b, &r, e) : receive_run(s, b, q, &r, e)) < 0) return -1;
-            }
+    for (size_t i = 0; i < s->n_units; i++) {
+        const struct llm_share_unit *u = &s->units[i];
+        struct llm_share_run r;
+        if (u->group != group || !llm_share_doubles(s, u)) continue;
+        b->doubles = true;
+        for (size_t at = u->first; llm_share_next_run(s, u, s->rank, &at, &r);) {
+            place_own_run(s, &r);
+            if (llm_share_rounded(s, r.param)) llm_share_round(b, &r, own_run(s, &r));
         }
     }
+    for (size_t i = 0; i < s->n_units; i++) {
+        const struct llm_share_unit *u = &s->units[i];
+        if (u->group == group && !llm_share_doubles(s, u) && bring_unit(s, u, b, e) < 0) return -1;
+    }
+    if (post_stage(s, b, e) < 0) return -1;
     b->arrived = false;
+    return 0;
+}
+
+static bool is_under_way(const struct llm_share_brought *b) { return b->group >= 0 && !b->arrived; }
+
+/* Of the groups under way that travel in stages, the one that has begun first. */
+static struct llm_share_brought *first_doubling(struct llm_share *s)
+{
+    struct llm_share_brought *first = NULL;
+    for (int64_t g = 0; g <= s->n_groups; g++) {
+        struct llm_share_brought *b = &s->brought[g];
+        if (is_under_way(b) && b->doubles && (!first || b->turn < first->turn)) first = b;
+    }
+    return first;
+}
+
+static bool may_double(const struct llm_share *s, const struct llm_share_brought *b)
+{
+    for (int64_t g = 0; g <= s->n_groups; g++) {
+        const struct llm_share_brought *v = &s->brought[g];
+        if (is_under_way(v) && v->doubles && v->turn < b->turn && v->stage + v->waits <= b->stage) return false;
+    }
+    return true;
+}
+
+/* Tests the messages of a group under way, and begins its next stage. 0 or -1. */
+static int follow(struct llm_share *s, struct llm_share_brought *b, struct llm_err *e)
+{
+    if (b->waits) {
+        const int got = llm_comm_test(s->bring, b->transfers, b->n, e);
+        if (got != 1) return got;
+        b->waits = false;
+        b->stage++;
+    }
+    if (!b->doubles || b->stage == s->n_stages) {
+        b->arrived = true;
+        llm_share_count(s, -1);
+        return 0;
+    }
+    if (!may_double(s, b)) return 0;
+    b->n = 0;
+    return post_stage(s, b, e);
+}
+
+static int poll_brought(struct llm_share *s, struct llm_err *e)
+{
+    for (int64_t g = 0; g <= s->n_groups; g++) {
+        if (is_under_way(&s->brought[g]) && follow(s, &s->brought[g], e) < 0) return -1;
+    }
     return 0;
 }
 
 static int arrive(struct llm_share *s, struct llm_share_brought *b, struct llm_err *e)
 {
+    const bool polls = s->polls;
+    int got = 0;
     if (b->group < 0 || (b->arrived && b->n_widened == 0)) return 0;
     LLM_PROFILE("ranks: weights", 0);
-    if (!b->arrived) {
-        if (llm_share_wait(s, s->bring, b->transfers, b->n, e) < 0) return -1;
-        b->arrived = true;
-        llm_share_count(s, -1);
+    s->polls = true;
+    while (got == 0 && !b->arrived) {
+        struct llm_share_brought *v = b->doubles ? first_doubling(s) : b;
+        if (v->waits) got = llm_share_wait(s, s->bring, v->transfers, v->n, e);
+        if (got == 0) got = poll_brought(s, e);
     }
-    llm_share_widen(b);
-    return 0;
+    s->polls = polls;
+    if (got == 0) llm_share_widen(b);
+    return got;
 }
 
 /* Whether the group is one of the rank's stage. */
@@ -481,18 +600,16 @@ int llm_share_finish(struct llm_share *s, struct llm_err *e)
 void llm_share_poll(void *share)
 {
     struct llm_share *s = share;
-    for (size_t u = 0; u < s->n_units && s->under_way > 0 && s->err.status == 0; u++) {
+    if (s->polls || s->under_way == 0 || s->err.status != 0) return;
+    s->polls = true;
+    for (size_t u = 0; u < s->n_units && s->err.status == 0; u++) {
         struct llm_share_unit *x = &s->units[u];
-        if (!x->begun || x->arrived || llm_comm_test(s->exchange, x->transfers, x->n_transfers, &s->err) != 1) continue;
+        if (!x->begun || x->arrived || x->halves || llm_comm_test(s->exchange, x->transfers, x->n_transfers, &s->err) != 1) continue;
         x->arrived = true;
         llm_share_count(s, -1);
     }
-    for (int64_t g = 0; g <= s->n_groups && s->under_way > 0 && s->err.status == 0; g++) {
-        struct llm_share_brought *b = &s->brought[g];
-        if (b->group < 0 || b->arrived || llm_comm_test(s->bring, b->transfers, b->n, &s->err) != 1) continue;
-        b->arrived = true;
-        llm_share_count(s, -1);
-    }
+    if (s->err.status == 0 && llm_share_poll_halving(s, &s->err) == 0) (void)!poll_brought(s, &s->err); /* a failure is kept in s->err */
+    s->polls = false;
 }
 
 int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct llm_err *e)
@@ -504,6 +621,7 @@ int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct
     for (int64_t g = 0; g <= s->n_groups; g++) s->brought[g].group = -1;
     s->posted = s->n_groups;
     llm_pool_set_poll(llm_share_poll, s);
+    if (s->n_stages > 0) llm_comm_set_idle(s->comm, llm_share_poll, s); /* a partner may wait for this rank's next stage */
     s->gradient_offset = llm_calloc(s->n_params, sizeof *s->gradient_offset, "the ranks' shares", e);
     s->weight_offset = llm_calloc(s->n_params, sizeof *s->weight_offset, "the ranks' shares", e);
     if (!s->gradient_offset || !s->weight_offset) return -1;
@@ -522,6 +640,7 @@ int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct
 void llm_share_layers_release(struct llm_share *s)
 {
     if (s->comm) llm_pool_set_poll(NULL, NULL);
+    llm_comm_set_idle(s->comm, NULL, NULL);
     for (int i = 0; i < 2; i++) {
         free(s->gradients[i]);
         free(s->weights[i]);

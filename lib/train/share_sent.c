@@ -61,11 +61,25 @@ static void count_brought(struct tally *w, const struct llm_share_walk *k, int64
     }
 }
 
+/* Adds what the ranks send of weights so many times, w->weights, which are lost: in stages, each with those that it has got before. */
+static void add_doubling(struct tally *w, int stages, double times)
+{
+    for (int64_t bit = w->n / 2, k = 0; k < stages; k++, bit /= 2) {
+        for (int64_t q = 0; q < w->n; q++) w->sent[q] += w->weights[q] * times;
+        for (int64_t q = 0; q < w->n; q++) {
+            if (q & bit) continue;
+            w->weights[q] += w->weights[q | bit];
+            w->weights[q | bit] = w->weights[q];
+        }
+    }
+}
+
 /* Adds what the ranks send of the parts of a group that have the same copies. */
 static void add_class(struct tally *w, const struct llm_share_part *parts, size_t n_parts, int64_t group, int copies)
 {
     const int64_t ep = copies == (int)LLM_SHARE_EXPERT ? llm_layout_experts(w->l) : 1, owners = w->n / ep;
     const double others = (double)(owners - 1 + (copies == (int)LLM_SHARE_TIED ? w->n : 0)); /* of the last stage, too */
+    const int stages = copies == (int)LLM_SHARE_EXPERT || copies == (int)LLM_SHARE_TIED ? 0 : llm_share_stages_of(w->n);
     size_t total = 0, done = 0;
     memset(w->own, 0, (size_t)w->n * sizeof *w->own);
     memset(w->weights, 0, (size_t)w->n * sizeof *w->weights);
@@ -84,8 +98,9 @@ static void add_class(struct tally *w, const struct llm_share_part *parts, size_
         const double own = w->own[q / ep], weights = w->weights[q / ep];
         int64_t nodes = 0;
         for (int64_t d = q / ep * ep; d < q / ep * ep + ep; d++) nodes += w->nodes[d];
-        w->sent[q] += (owners > 1 ? 4 * (double)nodes * ((double)total - own) : 0) + weights * others * (double)w->brought[group];
+        w->sent[q] += (owners > 1 ? 4 * (double)nodes * ((double)total - own) : 0) + (stages ? 0 : weights * others * (double)w->brought[group]);
     }
+    add_doubling(w, stages, (double)w->brought[group]);
 }
 
 static void tally(struct tally *w, const struct llm_share_part *parts, size_t n_parts, int64_t n_groups)

@@ -26,6 +26,12 @@ setup() {
     same_for "3" "1" "${gpt[@]}" -n 2 -b 1 --accumulate 7 --grad-shards 6
 }
 
+@test "32 ranks, each of which exchanges with one partner after the other" { # more of it: tests/slow/smpi.bats
+    local wide=(llm-train -c nano --set n_layer=2 --set n_embd=16 --set n_head=2 "${of[@]}" -n 2 -b 32)
+    same_for "32" "0 3" "${wide[@]}" --grad-shards 32 --precision bf16
+    same_for "32" "1" "${wide[@]}" --accumulate 2 --grad-shards 64 --precision f32 --optimizer muon
+}
+
 @test "Llama with layers that predict further, a mixture, MLA, Mamba, RWKV 7, whose layers all read the first one's values" {
     same_for "2 3" "1 3" llm-train -c tiny --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --set num_nextn_predict_layers=2 \
         "${of[@]}" -n 2 -b 6 --grad-shards 6
