@@ -2,7 +2,7 @@
 
 #include "cpu/pool.h"
 
-enum { SMALL = 64, LARGE = 128, PROGRAM_BYTES = 4000000 };
+enum { SMALL = 64, LARGE = 128, PROGRAM_BYTES = 7000000 };
 
 /* The peak of the arena of activations in a pass of `n` tokens, the logits of one row included, and the scratch memory of products so far. */
 static int peak(struct llm_engine *g, int64_t n, double *bytes, double *scratch, struct llm_err *e)

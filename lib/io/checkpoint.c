@@ -162,6 +162,7 @@ static int decode_frame(struct llm_checkpoint *c, const struct llm_frame *f, int
     if (!d) return -1;
     int got = llm_frame_decode(d, c->map.p, f, width, out, llm_checkpoint_name(c), e);
     give_decoder(c, d);
+    llm_pages_release_within((void *)(uintptr_t)(c->map.p + f->offset), f->packed, 0); /* else all of the file would be resident beside its content */
     return got;
 }
 
