@@ -358,7 +358,7 @@ static int measure(const struct args *a, struct llm_model *m, const char *in, st
     if (status == 0) status = llm_kl_measure(&b, m, &kl, NULL, e);
     if (status == 0) {
         llm_note("%s: KL %.6f%s nats a token%s over %" PRId64 " tokens; same most probable token: %.2f%%", a->measure, kl.mean,
-                 llm_kl_interval(kl.error).text, isnan(kl.error) ? "" : " (95%)", kl.tokens, 100 * kl.same_top);
+                 llm_kl_interval(kl.half).text, isnan(kl.half) ? "" : " (95%)", kl.tokens, 100 * kl.same_top);
     }
     llm_kl_base_release(&b);
     llm_model_destroy(base);

@@ -124,7 +124,7 @@ static int measure_rival(const struct budget_request *r, const struct llm_quant_
     for (int64_t i = 0; i < n; i++) windows[n + i] = windows[i] - windows[n + i];
     const double difference = ours->mean - kl.mean;
     llm_note("budget: %s%s%s, %" PRIu64 " bytes: KL %.6f; difference %.6f%s", x->mix->name, x->cache ? " with a cache of " : "",
-             x->cache ? x->cache : "", x->bytes, kl.mean, difference, llm_kl_interval(llm_kl_mean_of(windows + n, n).error).text);
+             x->cache ? x->cache : "", x->bytes, kl.mean, difference, llm_kl_interval(llm_kl_mean_of(windows + n, n).half).text);
     if (difference > *best) *best = difference;
     return 0;
 }
@@ -140,7 +140,7 @@ static int compare(const struct budget_request *r, const struct llm_model *m, co
     int status = windows ? measure_plan(&r->in, &ours, b->cache_types, held, &a, windows, e) : -1;
     if (status == 0) {
         llm_note("budget: %" PRIu64 " of %" PRIu64 " bytes; KL %.6f predicted, %.6f%s measured on %" PRId64 " tokens held out%s", b->bytes,
-                 r->room.bytes, b->predicted, a.mean, llm_kl_interval(a.error).text, a.tokens, n > 1 ? " (95%)" : "");
+                 r->room.bytes, b->predicted, a.mean, llm_kl_interval(a.half).text, a.tokens, n > 1 ? " (95%)" : "");
     }
     for (const enum llm_dtype *t = llm_budget_cache_types; *t != LLM_N_DTYPES && status == 0; t++) {
         const struct rival x = rival_of(r, m, plan, *t);

@@ -17,7 +17,7 @@ static int tell(const struct llm_kl *a, const struct llm_kl *b, const double *wi
     const struct llm_kl_mean mean = llm_kl_mean_of(paired, n);
     *difference = b->mean - a->mean;
     llm_note("refine: KL %.6f -> %.6f nats a token on %" PRId64 " tokens held out; difference %.6f%s%s: the %s is written", a->mean, b->mean,
-             a->tokens, *difference, llm_kl_interval(mean.error).text, n > 1 ? " (95%)" : "", *difference < 0 ? "refined model" : "model before");
+             a->tokens, *difference, llm_kl_interval(mean.half).text, n > 1 ? " (95%)" : "", *difference < 0 ? "refined model" : "model before");
     free(paired);
     return 0;
 }

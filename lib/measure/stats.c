@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include "base/buf.h"
 #include "base/rng.h"
+#include "base/student.h"
 
 enum { FEWEST_RUNS = 8 };
 
@@ -49,24 +50,9 @@ void llm_interval(double *v, size_t n, double tail, double low_high[2])
     low_high[1] = quantile(v, n, 1 - tail);
 }
 
-/* P(|T| < tan(angle) sqrt(freedom)) of Student's t: Abramowitz and Stegun 26.7.3, 26.7.4. */
-static double student_within(double angle, size_t freedom)
-{
-    const double c = cos(angle), s = sin(angle);
-    double term = freedom % 2 ? c : 1, sum = freedom == 1 ? 0 : term;
-    for (size_t k = freedom % 2 ? 3 : 2; k < freedom; k += 2) sum += term *= c * c * (double)(k - 1) / (double)k;
-    return freedom % 2 ? 2 / acos(-1) * (angle + s * sum) : s * sum;
-}
-
 double llm_tail95(size_t freedom)
 {
-    double low = 0, high = acos(0);
-    for (int i = 0; i < 60; i++) {
-        double middle = (low + high) / 2;
-        if (student_within(middle, freedom) < .95) low = middle;
-        else high = middle;
-    }
-    return erfc(tan(low) * sqrt((double)freedom / 2)) / 2;
+    return erfc(llm_student975(freedom) / sqrt(2)) / 2;
 }
 
 static void welford(double *mean, double *m2, size_t n, double v)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/progress.h"
+#include "base/student.h"
 #include "cpu/pool.h"
 
 int64_t llm_kl_windows(const struct llm_kl_base *b) { return (b->n + b->context - 1) / b->context; }
@@ -137,14 +138,14 @@ struct llm_kl_mean llm_kl_mean_of(const double *v, int64_t n)
     for (int64_t i = 0; i < n; i++) sum += v[i];
     const double mean = sum / (double)n;
     for (int64_t i = 0; i < n; i++) squares += (v[i] - mean) * (v[i] - mean);
-    return (struct llm_kl_mean){mean, n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : (double)NAN};
+    return (struct llm_kl_mean){mean, n > 1 ? llm_student975((size_t)n - 1) * sqrt(squares / (double)(n - 1) / (double)n) : (double)NAN};
 }
 
-struct llm_kl_interval llm_kl_interval(double error)
+struct llm_kl_interval llm_kl_interval(double half)
 {
-    struct llm_kl_interval half = {.text = ""};
-    if (!isnan(error)) snprintf(half.text, sizeof half.text, " ± %.6f", 1.96 * error);
-    return half;
+    struct llm_kl_interval shown = {.text = ""};
+    if (!isnan(half)) snprintf(shown.text, sizeof shown.text, " ± %.6f", half);
+    return shown;
 }
 
 int llm_kl_measure(struct llm_kl_base *b, struct llm_model *m, struct llm_kl *out, double *windows, struct llm_err *e)
@@ -171,7 +172,7 @@ int llm_kl_measure_cache(struct llm_kl_base *b, struct llm_model *m, const char 
         sum += c.sum;
     }
     llm_engine_release(&engine);
-    if (status == 0) *out = (struct llm_kl){sum / (double)b->n, llm_kl_mean_of(means, n).error, (double)c.same / (double)b->n, b->n};
+    if (status == 0) *out = (struct llm_kl){sum / (double)b->n, llm_kl_mean_of(means, n).half, (double)c.same / (double)b->n, b->n};
     if (status == 0 && windows) memcpy(windows, means, (size_t)n * sizeof *means);
     free(means);
     return status;

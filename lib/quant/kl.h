@@ -20,7 +20,7 @@ void llm_kl_base_release(struct llm_kl_base *b);
 int64_t llm_kl_windows(const struct llm_kl_base *b);
 
 struct llm_kl {
-    double mean, error;            /* nats per token; the standard error of the mean, windows being independent. NaN for one window */
+    double mean, half;             /* nats per token; half of the interval of 95%, windows being independent. NaN for one window */
     double same_top;               /* share of the tokens whose most probable next token is the same */
     int64_t tokens;
 };
@@ -39,10 +39,10 @@ struct llm_kl_row {
 };
 void llm_kl_of_row(const float *p, const float *q, int64_t n, int32_t target, struct llm_kl_row *out);
 
-/* The mean of n values and its standard error (NaN for n < 2). */
-struct llm_kl_mean { double mean, error; };
+/* The mean of n values and half of its interval of 95% by Student's t (NaN for n < 2). */
+struct llm_kl_mean { double mean, half; };
 struct llm_kl_mean llm_kl_mean_of(const double *v, int64_t n);
-/* " ± " and half of the interval of 95%; nothing without a standard error. */
-struct llm_kl_interval { char text[40]; } llm_kl_interval(double error);
+/* " ± " and half of the interval; nothing if it is NaN. */
+struct llm_kl_interval { char text[40]; } llm_kl_interval(double half);
 
 #endif

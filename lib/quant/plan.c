@@ -129,6 +129,7 @@ static void *converted(const struct llm_model *m, const struct llm_param *p, con
     struct llm_quant_job job = {.in = p->weight.data, .out = out, .from = r->from, .to = r->to, .n = (uint64_t)llm_param_count(p),
                                 .row = p->weight.k, .method = plan->method, .param = i};
     double damping = 0;
+    if (!plan->lowrank) job.mapped = &p->weight; /* factors read it again */
     int status = out && importance ? 0 : llm_no_memory(e, p->name);
     if (status == 0 && plan->moments && llm_moments_importance(plan->moments, i, importance)) job.importance = importance;
     if (status == 0 && plan->prune && llm_quant_is_inner(p)) {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "cpu/kernels.h"
+#include "cpu/pages.h"
 #include "cpu/pool.h"
 #include "quant/block.h"
 #include "quant/gptq.h"
@@ -18,10 +19,12 @@ const char *const llm_quant_methods[LLM_QUANT_METHODS] = {[LLM_QUANT_AUTO] = "au
 
 
 #define PIECE 4096 /* values; a multiple of every block size */
+#define MAPPED ((size_t)8 << 20) /* bytes of a file that are read before their pages are released */
 
 struct work {
     const struct llm_quant_job *job;
     const struct llm_dtype_row *from, *to;
+    size_t first_piece;
     enum llm_quant_method method;
     struct llm_fit_errors *sums; /* [pieces] */
     size_t *zeros;               /* [pieces] elements that are 0 */
@@ -91,10 +94,11 @@ static bool is_crowded(const float *x, size_t n)
     return crowded;
 }
 
-static void quantize_piece(void *arg, size_t i, int thread)
+static void quantize_piece(void *arg, size_t item, int thread)
 {
     struct work *w = arg;
     float x[PIECE], y[PIECE];
+    const size_t i = w->first_piece + item;
     uint64_t first = (uint64_t)i * PIECE;
     size_t n = w->job->n - first < PIECE ? (size_t)(w->job->n - first) : PIECE;
     char *out = (char *)w->job->out + bytes_of(w->to, first);
@@ -129,7 +133,13 @@ static int write_and_compare(const struct llm_quant_job *j, enum llm_quant_metho
         free(w.sums);
         return -1;
     }
-    llm_parallel(pieces, quantize_piece, &w);
+    const size_t piece_bytes = (size_t)bytes_of(w.from, PIECE), group = j->mapped ? MAPPED / piece_bytes : pieces;
+    for (size_t done = 0, n; done < pieces; done += n) {
+        n = pieces - done < group ? pieces - done : group;
+        w.first_piece = done;
+        llm_parallel(n, quantize_piece, &w);
+        if (j->mapped) llm_weight_release_pages(j->mapped, done * piece_bytes, n * piece_bytes);
+    }
     for (size_t i = 0; i < pieces; i++) {
         const struct llm_fit_errors *s = &w.sums[i];
         all = (struct llm_fit_errors){all.xx + s->xx, all.yy + s->yy, all.xy + s->xy, all.dd + s->dd, s->max > all.max ? s->max : all.max};

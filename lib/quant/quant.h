@@ -90,6 +90,7 @@ int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
 /* A tensor to change: n values of type `from`, in rows of `row` elements that are whole blocks of both types, to type `to`. */
 struct llm_quant_job {
     const void *in;
+    const struct llm_weight *mapped; /* the weight that `in` is the data of, if pages of its file are released once they are read; NULL: they stay */
     const float *values;     /* [n] what is stored in place of the values of `in`, from which errors are told; NULL: those. Not for GPTQ and KL */
     void *out;
     enum llm_dtype from, to;

@@ -227,3 +227,35 @@ peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 assert peak < result + 1.2 * 4 * 2048 * 512 + (24 << 20), (peak, result)
 END
 }
+
+@test "memory: a tensor that is most of the model is read piece by piece, wherever it becomes larger or smaller" {
+    need_tool python3
+    [[ -z ${SANITIZER-} ]] || skip "$SANITIZER's own memory counts"
+    python3 - << 'END_PYTHON'
+import json, os, resource, struct, subprocess
+h, vocab = 256, 65536
+config = {"model_type": "llama", "vocab_size": vocab, "hidden_size": h, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
+          "num_key_value_heads": 4, "tie_word_embeddings": True}
+shapes = {"embed_tokens.weight": [vocab, h], "norm.weight": [h], "layers.0.input_layernorm.weight": [h], "layers.0.post_attention_layernorm.weight": [h],
+          "layers.0.mlp.gate_proj.weight": [32, h], "layers.0.mlp.up_proj.weight": [32, h], "layers.0.mlp.down_proj.weight": [h, 32]}
+shapes |= {f"layers.0.self_attn.{p}_proj.weight": [h, h] for p in "qkvo"}
+largest = 4 * vocab * h
+for source, size, to in ("BF16", 2, "f32"), ("F32", 4, "q8_0"):
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        n = size * shape[0] * (shape[1] if len(shape) > 1 else 1)
+        header["model." + name] = {"dtype": source, "shape": shape, "data_offsets": [end, end + n]}
+        end += n
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    os.makedirs(source, exist_ok=True)
+    with open(f"{source}/model.safetensors", "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text)
+        for i in range(0, end, 1 << 16):  # this process's own peak counts as that of its children
+            out.write(b"\x80\x3c" * (min(1 << 16, end - i) // 2))
+    json.dump(config, open(f"{source}/config.json", "w"))
+    run = subprocess.Popen(["llm-quantize", "-q", "-j", "2", "-t", to, source, "o.safetensors"])
+    _, status, used = os.wait4(run.pid, 0)
+    assert status == 0 and used.ru_maxrss * 1024 < 1.2 * largest, (source, to, used.ru_maxrss * 1024, largest)
+END_PYTHON
+}

@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "measure/stats.h"
+#include "quant/kl.h"
 #include "tests/unit/near.h"
 
 static void of_few_values(void **state)
@@ -49,6 +50,10 @@ static void tails_of_student(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         near(llm_tail95(rows[i].freedom) / (erfc(rows[i].t / sqrt(2)) / 2), 1, 2e-3, 0);
     near(llm_tail95(100000), .025, 1e-4, 0);
+    const struct llm_kl_mean mean = llm_kl_mean_of((const double[]){1, 3}, 2); /* a standard error of 1 */
+    near(mean.mean, 2, 1e-12, 0);
+    near(mean.half, 12.7062, 1e-4, 0);
+    assert_true(isnan(llm_kl_mean_of((const double[]){1}, 1).half));
 }
 
 static double uniform(uint32_t i)
