@@ -404,7 +404,7 @@ static int choose_types(struct llm_model *m, const struct args *a, const char *i
                         struct llm_budget *budget, struct llm_err *e)
 {
     const int64_t cached = !a->cache_budget ? 0 : a->context ? a->context : llm_config_default_context(&m->config);
-    const struct llm_budget_room room = {quantize_budget_bytes(a->budget, m), cached, a->to == LLM_FORMAT_GGUF};
+    const struct llm_budget_room room = {quantize_budget_bytes(a->budget, m), cached};
     const struct budget_request r = {{in, a->rotate}, a->calibrate, room, tokens, a->calibrate_tokens, a->budget_tokens ? a->budget_tokens : 2048,
                                      a->calibrate_context};
     int status = quantize_budget(&r, m, with, budget, &with->type, e);
@@ -667,6 +667,7 @@ int main(int argc, char **argv)
                                   .prune_method = (enum llm_prune_method)pruning, .lowrank = a.factors ? &lowrank : NULL};
     struct llm_quant_override *overrides = read_overrides(&a, &e);
     plan.overrides = overrides;
+    plan.to_gguf = a.to == LLM_FORMAT_GGUF;
     plan.n_overrides = a.tensor_types.n;
     int status = overrides ? run(&a, &plan, in, out, &e) : -1;
     free_overrides(overrides, a.tensor_types.n);

@@ -15,12 +15,17 @@ const enum llm_dtype llm_budget_types[] = {LLM_Q2_K, LLM_Q3_K, LLM_IQ4_XS, LLM_Q
                                            LLM_Q8_0, LLM_IQ3_S, LLM_IQ3_XXS, LLM_IQ2_S, LLM_IQ2_XS, LLM_N_DTYPES};
 const enum llm_dtype llm_budget_cache_types[] = {LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_N_DTYPES};
 
+static uint64_t stored_bytes(const struct llm_model *m, const struct llm_quant_plan *plan, const struct llm_param *p, enum llm_dtype type)
+{
+    return plan->to_gguf ? llm_model_gguf_bytes(m, p, type) : llm_dtype_bytes(type, (uint64_t)llm_param_count(p));
+}
+
 uint64_t llm_budget_bytes(const struct llm_model *m, const struct llm_quant_plan *plan)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < m->n_params; i++) {
         const char *kept;
-        sum += llm_dtype_bytes(llm_quant_choose(m, &m->params[i], plan, &kept), (uint64_t)llm_param_count(&m->params[i]));
+        sum += stored_bytes(m, plan, &m->params[i], llm_quant_choose(m, &m->params[i], plan, &kept));
     }
     return sum;
 }
@@ -58,7 +63,6 @@ struct search {
     struct candidate *v;
     size_t n, n_items;
     int64_t tokens;                /* of the cache; 0: it is no part of the budget */
-    bool stacked;                  /* llm_budget_room */
     struct cached *cached;
     size_t n_cached;
 };
@@ -256,7 +260,7 @@ static int report_cache(const struct search *s, struct llm_budget *out, struct l
 /* The item of a parameter that becomes a candidate. */
 static size_t item_of(struct search *s, const struct llm_param *p)
 {
-    for (size_t i = 0; s->stacked && i < s->n; i++) {
+    for (size_t i = 0; s->plan->to_gguf && i < s->n; i++) {
         const struct llm_param_spec *a = s->v[i].p->spec, *b = p->spec;
         if (a->expert >= 0 && b->expert >= 0 && a->stem == b->stem && a->stack == b->stack && a->layer == b->layer) return s->v[i].item;
     }
@@ -280,7 +284,7 @@ static int find_candidates(struct search *s, uint64_t *fixed, struct llm_err *e)
             c.types[c.n++] = *t;
         }
         if ((kept && strcmp(kept, "same") != 0) || llm_quant_is_fixed(s->m, p, s->plan) || c.probed < 0) {
-            *fixed += llm_dtype_bytes(to, (uint64_t)llm_param_count(p));
+            *fixed += stored_bytes(s->m, s->plan, p, to);
             continue;
         }
         c.item = item_of(s, p);
@@ -300,7 +304,7 @@ static int choose(const struct search *s, uint64_t room, int *choice, struct llm
         const struct candidate *c = &s->v[i];
         items[c->item].n = c->n;
         for (int t = 0; t < c->n; t++) {
-            items[c->item].size[t] += llm_dtype_bytes(c->types[t], (uint64_t)llm_param_count(c->p));
+            items[c->item].size[t] += stored_bytes(s->m, s->plan, c->p, c->types[t]);
             items[c->item].harm[t] += c->scale * c->error[t];
         }
     }
@@ -320,22 +324,24 @@ static int choose(const struct search *s, uint64_t room, int *choice, struct llm
     return status;
 }
 
-static uint64_t smallest(const enum llm_dtype *types, int n, int64_t elements)
-{
-    uint64_t least = UINT64_MAX;
-    for (int t = 0; t < n; t++) {
-        const uint64_t bytes = llm_dtype_bytes(types[t], (uint64_t)elements);
-        if (bytes < least) least = bytes;
-    }
-    return least;
-}
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* Bytes of all that is chosen, each in its smallest type. */
 static uint64_t least_bytes(const struct search *s)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < s->n; i++) sum += smallest(s->v[i].types, s->v[i].n, llm_param_count(s->v[i].p));
-    for (size_t i = 0; i < s->n_cached; i++) sum += smallest(s->cached[i].types, s->cached[i].n, s->tokens * s->cached[i].width);
+    for (size_t i = 0; i < s->n; i++) {
+        const struct candidate *c = &s->v[i];
+        uint64_t least = UINT64_MAX;
+        for (int t = 0; t < c->n; t++) least = smaller(least, stored_bytes(s->m, s->plan, c->p, c->types[t]));
+        sum += least;
+    }
+    for (size_t i = 0; i < s->n_cached; i++) {
+        const struct cached *c = &s->cached[i];
+        uint64_t least = UINT64_MAX;
+        for (int t = 0; t < c->n; t++) least = smaller(least, llm_dtype_bytes(c->types[t], (uint64_t)(s->tokens * c->width)));
+        sum += least;
+    }
     return sum;
 }
 
@@ -360,7 +366,7 @@ static int search(struct search *s, uint64_t bytes, int *choice, struct llm_err 
 int llm_budget_choose(struct llm_model *m, const struct llm_quant_plan *plan, const struct llm_budget_room *room, struct llm_kl_base *probe,
                       struct llm_budget *out, struct llm_err *e)
 {
-    struct search s = {.m = m, .plan = plan, .probe = probe, .tokens = room->tokens, .stacked = room->stacked};
+    struct search s = {.m = m, .plan = plan, .probe = probe, .tokens = room->tokens};
     out->v = llm_calloc(m->n_params + 1, sizeof *out->v, "budget", e);
     out->types = out->v ? llm_calloc(m->n_params + 1, sizeof *out->types, "budget", e) : NULL;
     int *choice = out->types ? llm_calloc(m->n_params + 1, sizeof *choice, "budget", e) : NULL;

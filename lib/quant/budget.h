@@ -31,9 +31,8 @@ struct llm_budget {
     uint64_t bytes;                /* of all parameters, and of the cache */
 };
 
-/* What has to fit: all parameters, and unless `tokens` is 0 the keys and values of as many tokens. `stacked`: equal matrices of a layer's experts
- * have one type, as GGUF, where they are one tensor, wants. */
-struct llm_budget_room { uint64_t bytes; int64_t tokens; bool stacked; };
+/* What has to fit: all parameters, and unless `tokens` is 0 the keys and values of as many tokens. */
+struct llm_budget_room { uint64_t bytes; int64_t tokens; };
 
 /* Bytes of all parameters once they are stored as the plan says. */
 uint64_t llm_budget_bytes(const struct llm_model *m, const struct llm_quant_plan *plan);

@@ -63,6 +63,8 @@ struct llm_quant_plan {
     size_t n_overrides;
     const struct llm_param_spec *const *gguf; /* [n_params] as in llm_gguf_names.specs; NULL: overrides match the model's own names alone */
     const enum llm_dtype *chosen; /* [n_params] types that a budget chose (quant/budget.h), LLM_N_DTYPES: none; overrides win over them. NULL */
+    /* Whether a budget is for a GGUF file: sizes are those there, and the experts of a layer, which are one tensor there, have one type. */
+    bool to_gguf;
     bool pure;               /* a mix gives all matrices its own dtype */
     const enum llm_dtype *output, *embedding; /* types of the head's and of the embedding's matrix; LLM_NO_DTYPE: keep. NULL: as the mix says */
     enum llm_quant_method method;

@@ -63,6 +63,20 @@ kl() { # the divergence in a message of --measure or --budget
     done
 }
 
+@test "--budget: a GGUF file whose tied embedding is there twice fits too" {
+    printf '{"model_type": "gpt_neox", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "tie_word_embeddings": true}' > neox.json
+    llm-train -q -c neox.json -T "$BATS_FILE_TMPDIR/tok.json" -l 64 -b 4 --steps 5 --lr 1e-2 -o neox.llm "$BATS_FILE_TMPDIR/data.tok"
+    local size budget=$((40 << 10))
+    for format in gguf safetensors; do
+        llm-quantize -q --budget $budget --budget-tokens 128 --calibrate "$TEXT" --calibrate-tokens 320 --report $format.tsv neox.llm neox.$format
+    done
+    size=$(awk -F'\t' -v budget=$budget 'NR > 1 { n += $7 * (1 + ($1 ~ /embed_in/)) } END { print n }' gguf.tsv)
+    ((size <= budget && size > budget * 8 / 10)) || fail "$size of $budget"
+    size=$(awk -F'\t' 'NR > 1 { n += $7 } END { print n }' safetensors.tsv) # the embedding once
+    ((size <= budget && size > budget * 8 / 10)) || fail "$size of $budget"
+}
+
 @test "--cache-budget: keys and values take their part of the bytes, less of it the longer the context; the types run and are measured" {
     local n types width
     declare -A bits

@@ -405,6 +405,18 @@ static void tell_unread(const struct save *s)
     }
 }
 
+static bool has_second_head(const struct llm_arch *family, const struct llm_config *c)
+{
+    return wants_of(family)->head && c->tie_word_embeddings;
+}
+
+uint64_t llm_model_gguf_bytes(const struct llm_model *m, const struct llm_param *p, enum llm_dtype type)
+{
+    const struct llm_arch *family = llm_gguf_family(m->arch);
+    const bool twice = family && p->spec->stem == LLM_STEM_EMBED && has_second_head(family, &m->config);
+    return llm_dtype_bytes(is_exact(p->spec) ? LLM_F32 : type, (uint64_t)llm_param_count(p)) * (twice ? 2 : 1);
+}
+
 /* The embedding once more, as the head. */
 static void add_head(struct save *s)
 {
@@ -453,7 +465,7 @@ static int list_tensors(struct save *s, struct llm_err *e)
     for (size_t i = 0; i < s->names.declared.n; i++) {
         if (list_tensor(s, i, e) < 0) return -1;
     }
-    if (wants_of(s->arch)->head && s->config.tie_word_embeddings) add_head(s);
+    if (has_second_head(s->arch, &s->config)) add_head(s);
     if (r->kind != LLM_ROPE_LONGROPE) return 0;
     if (llm_gguf_one_list(r)) {
         add_factors(s, "rope_freqs.weight", r->short_factors);

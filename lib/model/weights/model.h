@@ -115,6 +115,9 @@ int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_c
 /* Writes the model alone as GGUF that llama.cpp reads. A model or tokenizer that GGUF cannot express is refused (EX_UNAVAILABLE) before anything is
  * written. */
 int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Bytes that a parameter of this type takes in a GGUF file: what llama.cpp reads in F32 alone is F32 there, and the tied embedding of families for
+ * which it wants a head is there twice. */
+uint64_t llm_model_gguf_bytes(const struct llm_model *m, const struct llm_param *p, enum llm_dtype type);
 /* Whether GGUF can express the model and its tokenizer, whatever the types of its tensors. 0 or -1 (EX_UNAVAILABLE). */
 int llm_model_check_gguf(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* As llm_model_save_gguf, in parts (llm_gguf_write_parts, io/gguf_write.h). */
