@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "bin/quantize/adapters.h"
 #include "model/weights/gguf_names.h"
+#include "model/weights/save_folder.h"
 
 static int check_params(const struct llm_model *m, const struct llm_quant_plan *plan, const struct llm_gguf_names *names, struct llm_err *e)
 {
@@ -23,7 +24,7 @@ int factors_try(const struct llm_model *m, const struct llm_quant_plan *plan, co
     struct llm_gguf_names names = {.params = NULL};
     const bool gguf = llm_ends_with(path, ".gguf");
     if (llm_ends_with(path, ".llm")) return llm_output_try(path, true, e);
-    int status = gguf ? llm_output_try(path, true, e) : 0;
+    int status = gguf ? llm_output_try(path, true, e) : llm_model_try_folder(path, e);
     if (status == 0 && gguf) status = llm_gguf_names_of(&names, m, e);
     if (status == 0) status = check_params(m, plan, gguf ? &names : NULL, e);
     llm_gguf_names_release(&names);

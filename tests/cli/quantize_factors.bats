@@ -74,6 +74,8 @@ kl() {
     llm-quantize "${of[@]}" --except '*kv_b*' --energy .5 --factors f.gguf mla.llm y.llm # all others can be there
     rm f.gguf report.tsv
     refused 73 "nowhere/f.llm" llm-quantize "${of[@]}" --rank 1 --factors nowhere/f.llm mla.llm x.llm
+    touch file
+    for file in file nowhere/folder; do refused 73 "$file" llm-quantize "${of[@]}" --rank 1 --factors "$file" mla.llm x.llm; done
     refused 69 "x.gguf: a model of type 'lstm' cannot be written as GGUF" llm-quantize "${of[@]}" lstm.llm x.gguf
     [[ ! -e x.llm && ! -e x.gguf && ! -e f.gguf && ! -e lstm.gguf && ! -e rwkv7.gguf && ! -e report.tsv ]]
 }
