@@ -1,6 +1,7 @@
 #define ZSTD_STATIC_LINKING_ONLY /* for the name ZSTD_c_literalCompressionMode; every libzstd since 1.3.8 knows the parameter */
 #include "io/zstd_frames.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
@@ -170,10 +171,23 @@ size_t llm_frames_in_memory(void)
     return 2 * batch_limit(); /* one batch is written while the next is made */
 }
 
-double llm_frames_memory(double bytes, double n)
+void llm_frames_room_add(struct llm_frames_room *r, double bytes)
 {
-    const double most = (double)llm_frames_in_memory();
-    return n > 0 ? bytes / n * ((n < most ? n : most) + 2 * llm_pool_threads()) : 0;
+    const uint64_t most = llm_frames_in_memory(), n = (uint64_t)ceil(bytes / (double)LLM_FRAME_BYTES);
+    for (uint64_t i = 0; i < n && i < most; i++) {
+        const double frame = fmin(bytes - (double)i * (double)LLM_FRAME_BYTES, (double)LLM_FRAME_BYTES);
+        double *buffer = &r->buffers[(r->n + i) % most];
+        *buffer = fmax(*buffer, frame);
+        r->largest = fmax(r->largest, frame);
+    }
+    r->n += n;
+}
+
+double llm_frames_memory(const struct llm_frames_room *r)
+{
+    double bytes = 2 * llm_pool_threads() * r->largest;
+    for (size_t i = 0; i < llm_frames_in_memory(); i++) bytes += r->buffers[i];
+    return bytes;
 }
 
 double llm_frames_memory_joined(double bytes, double n, double largest)

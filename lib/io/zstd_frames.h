@@ -54,8 +54,11 @@ struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level
     LLM_MUST_CHECK;
 /* Frames that llm_frames_write has in memory at once, compressed. */
 size_t llm_frames_in_memory(void);
-/* Memory that llm_frames_write of n frames of `bytes` bytes in all takes at most: frames that wait to be written, and those that are compressed. */
-double llm_frames_memory(double bytes, double n);
+/* An estimate of the memory that llm_frames_write takes, of tensors that are added in their order: buffers of compressed frames, each of which keeps
+ * the size of its largest one, and those in which threads compress. Zero-initialise. */
+struct llm_frames_room { double buffers[LLM_FRAMES_LIMIT], largest; uint64_t n; };
+void llm_frames_room_add(struct llm_frames_room *r, double bytes);
+double llm_frames_memory(const struct llm_frames_room *r);
 /* An estimate for one process of a team whose frames are assembled from the shards of several: a batch's shards are gathered before compression, each
  * output buffer keeps the size of its largest frame (`largest` bytes), and one more buffer receives the frames of other processes. */
 double llm_frames_memory_joined(double bytes, double n, double largest);

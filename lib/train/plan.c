@@ -33,10 +33,18 @@ struct trained {
     double params, active, frozen_bytes, moments, frames, in_layers, largest;
     double expert_moments;      /* of the experts that ranks can divide */
     double frame;               /* bytes of the largest frame of a checkpoint */
+    struct llm_frames_room room; /* of the frames of a checkpoint */
     double sliced, experts;     /* that ranks can divide: slices, of all members; experts */
     double unsliced;            /* that are in layers, and that members have whole */
     bool all, embedding;
 };
+
+/* Adds the tensors that a checkpoint has of a parameter after the model's own: moments and averages, all in F32. */
+static void add_state_frames(struct trained *n, double elements, const struct llm_optim *optim, const struct llm_train_options *o)
+{
+    const int tensors = (optim->m != NULL) + (optim->v != NULL) + (o->ema > 0);
+    for (int i = 0; i < tensors; i++) llm_frames_room_add(&n->room, 4 * elements);
+}
 
 /* With an adapter: its pairs, and what it stores whole. */
 static void count_adapter(struct trained *n, const struct llm_model *m, const struct llm_train_options *o)
@@ -52,7 +60,23 @@ static void count_adapter(struct trained *n, const struct llm_model *m, const st
         if (whole == 0) n->frozen_bytes += (double)llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
         n->active += active * (whole + (pair ? llm_lora_pair_elements(pair) : 0));
         n->frames += (whole > 0) + 2 * (pair != NULL);
+        const double written[] = {whole, pair ? (double)llm_param_count(&pair->a) : 0, pair ? (double)llm_param_count(&pair->b) : 0};
+        for (size_t k = 0; k < sizeof written / sizeof *written; k++) {
+            llm_frames_room_add(&n->room, 4 * written[k]);
+            add_state_frames(n, written[k], optim, o);
+        }
         n->embedding |= whole > 0 && p->spec->stem == LLM_STEM_EMBED;
+    }
+}
+
+static void count_frames(struct trained *n, const struct llm_declare *d, const struct llm_train_options *o)
+{
+    for (size_t i = 0; i < d->n; i++) llm_frames_room_add(&n->room, 4 * (double)d->specs[i].shape[0] * (double)d->specs[i].shape[1]);
+    for (size_t i = 0; i < d->n; i++) {
+        const struct llm_param_spec *s = &d->specs[i];
+        const struct llm_param p = {.role = s->role};
+        if (!llm_trains(o, s) || s->running) continue;
+        add_state_frames(n, (double)s->shape[0] * (double)s->shape[1], llm_optim_of(llm_optims[o->optimizer], &p), o);
     }
 }
 
@@ -71,6 +95,7 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
     if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
     int got = llm_trains_check(o, d.specs, d.n, e);
     double group = 0;
+    if (got == 0) count_frames(n, &d, o);
     for (size_t i = 0; got == 0 && i < d.n; i++) {
         const struct llm_param_spec *s = &d.specs[i];
         const struct llm_param p = {.role = s->role};
@@ -348,7 +373,7 @@ static int plan_stages(struct llm_plan *p, const struct llm_config *c, const str
         const bool rounds = k == 0 && dp * cp == 1 && llm_share_rounds(l, o, m && m->lora); /* the table, for the last stage */
         s.other = p->other + shared.staging + shared.rounded + (rounds ? 2 * table : 0) + of->forms * (double)members * formed / all;
         const double collected = k == 0 ? 4 * (elsewhere + t.params - formed) : 0;
-        const double stored = 4 * all + p->moments, saving = collected + llm_frames_memory(stored, t.frames);
+        const double saving = collected + llm_frames_memory(&t.room);
         s.other += saving > s.activations ? saving - s.activations : 0;
         s.nodes = dp * cp > 1 ? (double)shared.nodes : 0;
         s.ahead = shared.ahead;
@@ -485,7 +510,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     const double frames = stored * whole.frames / (4 * whole.params + whole.frozen_bytes); /* those of ranks are as long as those of one process */
     /* With zero=1 frames of experts, which are most of the file, are short and come from few ranks. */
     const bool joined = members > 1 || (ranks * cp > 1 && l->zero > (ep > 1));
-    const double saving = collected + (joined ? llm_frames_memory_joined(stored, frames, whole.frame) : llm_frames_memory(stored, frames));
+    const double saving = collected + (joined ? llm_frames_memory_joined(stored, frames, whole.frame) : llm_frames_memory(&whole.room));
     p->other += fmax(saving - p->activations, shared.passing);
     p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;
     p->step_seconds = (one.seconds + steps * each) * passes;

@@ -6,6 +6,14 @@ load ../plan
     training_takes tiny mamba2 hyena "tiny --precision f32" "moe --checkpoint-every 1 --optimizer muon"
 }
 
+@test "training: a save, whose frames of a large table take more memory than few tokens' activations" {
+    run=(llm-train -q -c gpt2 --set n_layer=1 --set n_embd=256 --set n_head=4 --set vocab_size=30000 -T "$ROOT/tests/golden/tiny/tokenizer.json" \
+        --precision bf16 -b 1 -l 32 -n 1)
+    planned=$("${run[@]}" --plan | awk '$1 == "total_bytes" { print $2 }')
+    awk -v planned="$planned" -v taken="$(taken "${run[@]}" -o model.llm "$D/text.tok")" \
+        'BEGIN { print planned, taken; off = planned - taken; exit !(off * off <= (.05 * taken) ^ 2) }'
+}
+
 @test "inference: a twentieth and 5 MB above or below what a full context takes" {
     inference_takes moe mamba
 }

@@ -59,7 +59,7 @@ total() { awk '$1 == "total_bytes" { print $2 }' plan; }
 }
 
 @test "all ways to divide are considered together; of equal times the least zero counts before the least ep" {
-    local of=("${moe[@]}" --set num_hidden_layers=4 --set intermediate_size=64 -b 2)
+    local of=("${moe[@]}" --set num_hidden_layers=4 --set intermediate_size=64 --set vocab_size=600 -b 2)
     # fits LAYOUT OPTION...: the choice where messages cost nothing and a rank has as much memory as the layout takes
     fits() {
         "${of[@]}" "${@:2}" --shard "$1" --plan > plan
