@@ -266,6 +266,16 @@ static int take_tower(struct llm_model *m, const char *path, struct llm_err *e)
     return status < 0 && from ? llm_in(e, "--tower %s", path) : status;
 }
 
+/* What the objective asks of the configuration and the tokenizer, which the steps that a plan tries do without. */
+static int check_planned(const struct llm_run *r, const struct args *a, struct llm_tokenizer *tok, struct llm_err *e)
+{
+    const struct llm_objective *o = llm_objectives[a->o.objective];
+    struct llm_model m = r->model ? *r->model : (struct llm_model){.params = NULL};
+    m.config = r->config;
+    if (tok) m.tokenizer = tok;
+    return o->check(&m, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
+}
+
 static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **tok, const char *const *data, size_t n_data, struct llm_err *e)
 {
     struct llm_train_data d = {0};
@@ -295,7 +305,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     if (a->plan || a->coordcheck) {
         if (!a->config) r->config = r->model->config;
         llm_train_data_release(&d);
-        return 0;
+        return a->plan ? check_planned(r, a, *tok, e) : 0;
     }
     struct llm_model *m = r->model;
     if (*tok) {

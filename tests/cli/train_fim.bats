@@ -71,6 +71,12 @@ setup() {
     llm-tokenize encode -T plain.json --lines -o plain.tok "$F/text"
     run -65 --separate-stderr llm-train -q "${shape[@]}" -l 48 -T plain.json --objective fim -o m.llm plain.tok
     assert_equal "$stderr" "llm-train: --objective fim: filling in: expected tokens that name a text's parts (<|fim_prefix|>, <|fim_suffix|>, <|fim_middle|> and others of the tokenizer), found none"
+    local refused=$stderr
+    run -65 --separate-stderr llm-train -q "${shape[@]}" -l 48 -T plain.json --objective fim --plan
+    assert_equal "$stderr" "$refused"
+    run -65 --separate-stderr llm-train -q "${shape[@]}" -l 48 -T plain.json --objective fim --grad-shards 2 -b 2 --plan --shard auto,ranks=2
+    assert_equal "$stderr" "$refused"
+    "${new[@]}" --plan > /dev/null
     run -2 --separate-stderr "${new[@]}" --cross-document -o m.llm
     assert_equal "$stderr" "llm-train: --objective fim: documents are cut: not with --cross-document"
     llm-train -q "${shape[@]}" -l 48 -T plain.json -n 0 -o fresh.llm plain.tok
