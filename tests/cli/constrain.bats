@@ -204,6 +204,13 @@ setup() {
     printf '{"id": %d, "prompt": "She", "regex": "%s", "temp": 0, "tokens": 4}\n' 1 '[ab]{3}' 2 "a$long" 3 "[c-d]{2}" > in.jsonl
     run -65 --separate-stderr llm-infer -m "$M" --jsonl --no-timings in.jsonl
     assert_equal "$(jq -c '[.id, .error, (.text | length)]' <<< "$output" | tr '\n' ' ')" '[1,null,3] [2,"rules are nested more than 1000 deep",0] [3,null,2] '
+    # a completion that fails leaves those beside it, and later ones, what they are alone
+    printf '{"id": 1, "prompt": "She", "regex": "0qz%s|[1-9][0-9]{9}", "temp": 2, "seed": 1, "samples": 16, "tokens": 12}\n' "$long" > in.jsonl
+    run -65 --separate-stderr llm-infer -m "$M" --jsonl --no-timings --parallel 1 in.jsonl
+    local alone=$output
+    jq -es '(map(select(.error)) | length | . > 0 and . < 8) and (map(select(.text)) | length > 8 and all(.text | test("^[1-9][0-9]{9}$")))' <<< "$alone"
+    run -65 --separate-stderr llm-infer -m "$M" --jsonl --no-timings --parallel 16 -j 2 in.jsonl
+    assert_equal "$output" "$alone"
     # so does a line that asks for too much before it is begun
     printf '{"id": "%s", "prompt": "She", "json_schema": {"enum": [%s]}, "temp": 0, "tokens": 4}\n' 1 '"a"' 2 \
         "$(awk 'BEGIN { srand(1); for (i = 0; i < 14000; i++) { s = i; while (length(s) < 95) s = s sprintf("%06d", rand() * 1e6); printf "%s\"%s\"", i ? "," : "", s } }')" > in.jsonl

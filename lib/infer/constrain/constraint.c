@@ -236,8 +236,9 @@ static struct plain_step plain_step(struct llm_constraint *c, llm_term a)
         one = one && (b >= 0x80 || row[b] == to);
     }
     one = one && ends_in(c, row, 0xC2, 0xDF, 1, to) && ends_in(c, row, 0xE0, 0xEF, 2, to) && ends_in(c, row, 0xF0, 0xF4, 3, to);
-    *s = (struct plain_step){a, to, one ? PLAIN_ONE : none ? PLAIN_NONE : PLAIN_MIXED};
-    return *s;
+    const struct plain_step step = {a, to, one ? PLAIN_ONE : none ? PLAIN_NONE : PLAIN_MIXED};
+    if (llm_terms_failed(c->t, NULL) == 0) *s = step;
+    return step;
 }
 
 /* How many plain characters may follow `a`, whichever they are: at most those of the longest token. -1: that depends on them, or the lexeme may be
@@ -613,7 +614,8 @@ static void clear(const uint64_t *mask, size_t words, float *logits, size_t n)
         if (i >= words * 64 || !(mask[i >> 6] >> (i & 63) & 1)) logits[i] = -INFINITY;
 }
 
-int llm_matcher_mask(const struct llm_matcher *m, uint64_t *mask, struct llm_err *e)
+/* As llm_matcher_mask. *failed: the constraint has failed at this text. */
+static int find_mask(const struct llm_matcher *m, uint64_t *mask, bool *failed, struct llm_err *e)
 {
     struct llm_constraint *c = m->constraint;
     memset(mask, 0, c->v->words * sizeof *mask);
@@ -621,7 +623,8 @@ int llm_matcher_mask(const struct llm_matcher *m, uint64_t *mask, struct llm_err
     llm_terms_trim(c->t);
     bool may_end = llm_term_nullable(c->t, m->state) && !m->ignore_ends;
     int status = add_mask(c, m->state, mask, 0, e);
-    if (status == 0) status = llm_terms_failed(c->t, e);
+    *failed = llm_terms_failed(c->t, status == 0 ? e : NULL) < 0;
+    if (*failed) status = -1;
     pthread_mutex_unlock(&c->lock);
     /* End tokens are decided by themselves, as tokenizers have special ones, and others with a text. */
     for (size_t k = 0; k < 2; k++) {
@@ -635,13 +638,10 @@ int llm_matcher_mask(const struct llm_matcher *m, uint64_t *mask, struct llm_err
     return status;
 }
 
-static bool has_failed(struct llm_constraint *c)
+int llm_matcher_mask(const struct llm_matcher *m, uint64_t *mask, struct llm_err *e)
 {
-    struct llm_err ignored;
-    pthread_mutex_lock(&c->lock);
-    const bool failed = llm_terms_failed(c->t, &ignored) < 0;
-    pthread_mutex_unlock(&c->lock);
-    return failed;
+    bool ignored;
+    return find_mask(m, mask, &ignored, e);
 }
 
 int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm_err *e)
@@ -649,8 +649,7 @@ int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm
     const size_t words = m->constraint->v->words;
     uint64_t *mask = llm_alloc(words, sizeof *mask, "a mask", e);
     bool some = false;
-    if (!mask || llm_matcher_mask(m, mask, e) < 0) {
-        m->failed = mask && has_failed(m->constraint);
+    if (!mask || find_mask(m, mask, &m->failed, e) < 0) {
         free(mask);
         return -1;
     }

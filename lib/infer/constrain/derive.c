@@ -133,7 +133,7 @@ static llm_term expand(struct llm_terms *t, llm_term a)
     struct llm_term_node k = t->v[a];
     if (k.expanded != UINT32_MAX) return k.expanded;
     llm_term body = t->kinds[k.x].expand(t->kinds[k.x].arg, k.y, k.z);
-    t->v[a].expanded = body;
+    if (!t->err.status) t->v[a].expanded = body;
     return body;
 }
 
@@ -164,6 +164,7 @@ static bool ensure_parts(struct llm_terms *t, llm_term a)
     if (++t->depth > MAX_DEPTH) {
         struct llm_err e = {0};
         llm_fail(&e, EX_DATAERR, "rules are nested more than %d deep", MAX_DEPTH);
+        t->deep = !t->err.status;
         llm_terms_fail(t, &e);
     }
     const struct llm_term_node k = t->v[a];
@@ -196,7 +197,7 @@ static bool ensure_parts(struct llm_terms *t, llm_term a)
         }
         t->v[a].parts = (uint32_t)at;
         t->v[a].n_parts = (uint32_t)kept;
-        t->v[a].split = true;
+        t->v[a].split = !t->err.status;
     }
     t->n_classes = from;
     t->n_chains = chains;
@@ -263,13 +264,19 @@ bool llm_term_live(struct llm_terms *t, llm_term a)
     } else {
         live = search(t, a);
     }
-    t->v[first].live = live ? LIVE : DEAD;
+    if (!t->err.status) t->v[first].live = live ? LIVE : DEAD;
     return live;
 }
 
-/* Rows are a cache; if there are many, they are forgotten. */
+/* Rows are a cache; if there are many, they are forgotten. Of a text whose rules are nested too deeply nothing was kept. */
 void llm_terms_trim(struct llm_terms *t)
 {
+    if (t->deep) {
+        t->err = (struct llm_err){0};
+        t->deep = false;
+        t->depth = 0;
+        t->n_classes = t->n_chains = 0;
+    }
     if (t->n_rows < MAX_ROWS) return;
     for (size_t i = 0; i < t->n; i++) t->v[i].row = 0;
     t->n_rows = 0;
@@ -300,7 +307,10 @@ const llm_term *llm_term_row(struct llm_terms *t, llm_term a)
             for (int w = 0; w < 4; w++)
                 for (uint64_t left = s.w[w]; left; left &= left - 1) row[w * 64 + __builtin_ctzll(left)] = p.to;
         }
-        if (t->err.status) return nothing;
+        if (t->err.status) {
+            t->v[a].row = 0;
+            return nothing;
+        }
     }
     size_t i = t->v[a].row - 1;
     return t->rows[i / ROW_CHUNK] + i % ROW_CHUNK * 256;

@@ -67,7 +67,8 @@ llm_term llm_term_after(struct llm_terms *t, llm_term a, unsigned char byte);
 const llm_term *llm_term_row(struct llm_terms *t, llm_term a);
 /* How many there are. */
 uint32_t llm_terms_count(const struct llm_terms *t);
-/* Bounds the memory of rows: called where no row is in use. */
+/* Bounds the memory of rows: called where no row is in use. Another text may begin: that one had rules that are nested too deeply is no failure of
+ * others. */
 void llm_terms_trim(struct llm_terms *t);
 /* If the term is a lexeme or begins with one, `*first` and what follows it. Else the term itself and the empty text. */
 void llm_term_split(const struct llm_terms *t, llm_term a, llm_term *first, llm_term *rest);

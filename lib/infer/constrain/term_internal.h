@@ -50,6 +50,7 @@ struct llm_terms {
     int depth, joining;
     uint32_t searches;
     struct llm_err err;
+    bool deep;               /* `err` says that rules are nested too deeply: a failure of one text */
 };
 
 /* Room in an array of `t`; false: memory is short, which is noted. */
