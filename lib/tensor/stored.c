@@ -71,27 +71,22 @@ static void convert_run(enum llm_stored kind, float *x, size_t n, char *stored, 
     }
 }
 
-static void round_rows(void *arg, size_t i, int thread)
-{
-    const struct conversion *v = arg;
-    const struct output *o = v->o;
-    const int64_t first = (int64_t)i * o->part, rows = o->rows - first < o->part ? o->rows - first : o->part;
-    const int64_t at_once = o->kind == LLM_STORED_BF16 || o->cols % 32 == 0 ? rows : 1;
-    (void)thread;
-    for (int64_t r = first; r < first + rows; r += at_once) {
-        convert_run(o->kind, o->data + r * o->cols, (size_t)(at_once * o->cols), o->stored + (size_t)r * row_bytes(o->kind, o->cols), v->back);
-    }
-}
-
 static void convert_rows(void *arg, size_t i, int thread)
 {
     struct conversion *v = arg;
     const struct output *o = v->o;
     const int64_t first = (int64_t)i * o->part, rows = o->rows - first < o->part ? o->rows - first : o->part;
-    float *x = o->data + first * o->cols;
-    char *stored = o->stored + llm_top_bytes(first, o->kept);
-    if (v->back) llm_top_decode(stored, rows, o->cols, o->kept, x);
-    else if (!llm_top_encode(x, rows, o->cols, o->kept, stored, thread)) atomic_store(&v->no_memory, true);
+    if (o->kind == LLM_STORED_TOP) {
+        float *x = o->data + first * o->cols;
+        char *stored = o->stored + llm_top_bytes(first, o->kept);
+        if (v->back) llm_top_decode(stored, rows, o->cols, o->kept, x);
+        else if (!llm_top_encode(x, rows, o->cols, o->kept, stored, thread)) atomic_store(&v->no_memory, true);
+        return;
+    }
+    const int64_t at_once = o->kind == LLM_STORED_BF16 || o->cols % 32 == 0 ? rows : 1;
+    for (int64_t r = first; r < first + rows; r += at_once) {
+        convert_run(o->kind, o->data + r * o->cols, (size_t)(at_once * o->cols), o->stored + (size_t)r * row_bytes(o->kind, o->cols), v->back);
+    }
 }
 
 /* False: see c->err. */
@@ -102,7 +97,7 @@ static bool convert(struct llm_ctx *c, const struct output *o, bool back)
         return (back ? llm_rank_decode(o->stored, o->rows, o->part, o->cols, o->kept, o->data, &c->err)
                      : llm_rank_encode(o->data, o->rows, o->part, o->cols, o->kept, o->stored, &c->err)) == 0;
     }
-    llm_parallel((size_t)((o->rows + o->part - 1) / o->part), o->kind == LLM_STORED_TOP ? convert_rows : round_rows, &v);
+    llm_parallel((size_t)((o->rows + o->part - 1) / o->part), convert_rows, &v);
     if (atomic_load(&v.no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in stored activations");
     return !llm_ctx_failed(c);
 }

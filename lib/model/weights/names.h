@@ -22,6 +22,8 @@ void *llm_transposed(const void *data, size_t element, int64_t rows, int64_t col
  * of models (all queries, all keys, all values). */
 struct llm_config;
 void llm_rows_by_head(const struct llm_config *c, const void *data, size_t row_bytes, bool to_file, void *out);
+/* The model's row that those files have at place `row`. */
+size_t llm_row_by_head(const struct llm_config *c, size_t row);
 /* Reorders the rows of a projection to queries or keys within each head: the two channels of a RoPE pair become adjacent (to_pairs), or the first and
  * the second of all pairs become the halves of what is rotated. */
 void llm_rows_in_pairs(const struct llm_config *c, const void *data, int64_t rows, size_t row_bytes, bool to_pairs, void *out);

@@ -21,14 +21,18 @@ void *llm_transposed(const void *data, size_t element, int64_t rows, int64_t col
     return out;
 }
 
+size_t llm_row_by_head(const struct llm_config *c, size_t row)
+{
+    const size_t d = (size_t)c->head_dim, heads = (size_t)c->num_attention_heads, block = row / d;
+    return (block % 3 * heads + block / 3) * d + row % d;
+}
+
 void llm_rows_by_head(const struct llm_config *c, const void *data, size_t row_bytes, bool to_file, void *out)
 {
-    int64_t d = c->head_dim, n = c->num_attention_heads;
-    for (int64_t part = 0; part < 3; part++) {
-        for (int64_t head = 0; head < n; head++) {
-            size_t ours = (size_t)((part * n + head) * d) * row_bytes, theirs = (size_t)((head * 3 + part) * d) * row_bytes;
-            memcpy((char *)out + (to_file ? theirs : ours), (const char *)data + (to_file ? ours : theirs), (size_t)d * row_bytes);
-        }
+    const size_t d = (size_t)c->head_dim, rows = 3 * (size_t)c->num_attention_heads * d;
+    for (size_t theirs = 0; theirs < rows; theirs += d) {
+        const size_t ours = llm_row_by_head(c, theirs), from = to_file ? ours : theirs, to = to_file ? theirs : ours;
+        memcpy((char *)out + to * row_bytes, (const char *)data + from * row_bytes, d * row_bytes);
     }
 }
 

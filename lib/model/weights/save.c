@@ -53,19 +53,12 @@ static void give_transposed(const struct llm_param *p, size_t width, size_t firs
     else transpose(p, false, width, first, n, out);
 }
 
-/* The row of p that files have at place `row`, ordered head by head (llm_rows_by_head). */
-static size_t row_by_head(const struct llm_config *c, size_t row)
-{
-    const size_t d = (size_t)c->head_dim, heads = (size_t)c->num_attention_heads, block = row / d;
-    return (block % 3 * heads + block / 3) * d + row % d;
-}
-
-/* Elements [first, first + n) of p with its rows in that order: rounded to BF16, or its `width` bytes. */
+/* Elements [first, first + n) of p with its rows in the order of files (llm_row_by_head): rounded to BF16, or its `width` bytes. */
 static void give_by_head(const struct llm_config *c, const struct llm_param *p, size_t width, size_t first, size_t n, char *out)
 {
     const size_t cols = (size_t)(llm_param_count(p) / p->shape[0]); /* of a bias: 1 */
     for (size_t at = 0, step; at < n; at += step) {
-        const size_t column = (first + at) % cols, from = row_by_head(c, (first + at) / cols) * cols + column;
+        const size_t column = (first + at) % cols, from = llm_row_by_head(c, (first + at) / cols) * cols + column;
         step = n - at < cols - column ? n - at : cols - column;
         if (p->weight.rounded) llm_k.elementwise.to_bf16((uint16_t *)(void *)out + at, p->master + from, step);
         else memcpy(out + at * width, (const char *)p->weight.data + from * width, step * width);
