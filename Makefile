@@ -14,7 +14,7 @@ PKGS := libzstd jansson libxxhash nettle libpcre2-8 libutf8proc libpng libjpeg
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla \
     -Wno-missing-field-initializers
 
-ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
+ARCH := $(shell $(CC) -dumpmachine 2> /dev/null | cut -d- -f1)
 ISAS_x86_64 := scalar avx2 avxvnni avx512 avx512vnni avx512bf16
 ISAS_aarch64 := scalar neon
 ISAS := $(or $(ISAS_$(ARCH)),scalar)
