@@ -16,6 +16,7 @@ need_mpi() {
     # beside two others failed so.
     export OMPI_MCA_orte_tmpdir_base=$BATS_FILE_TMPDIR/mpi
     mkdir -p "$OMPI_MCA_orte_tmpdir_base"
+    export LLM_NODE_MEMORY=no # as on machines of their own; tests/cli/train_node_memory.bats is about ranks of one
     [[ -z ${SANITIZER-} ]] || export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 # MPI keeps memory to the end
 }
 

@@ -43,6 +43,8 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
     if (!comm) return 0;
     if (!(s->exchange = llm_comm_twin(comm, e)) || !(s->bring = llm_comm_twin(comm, e))) return -1;
     if (s->n_stages > 0 && (!(s->halving = llm_comm_twin(comm, e)) || !(s->doubling = llm_comm_twin(comm, e)))) return -1;
+    if (llm_share_node_init(s, o, m->lora != NULL, e) < 0) return -1;
+    if (s->apart && !(s->doubling = llm_comm_twin(comm, e))) return -1;
     return llm_share_exchange_init(s, e) < 0 ? -1 : llm_share_layers_init(s, m, e);
 }
 
@@ -54,6 +56,7 @@ void llm_share_release(struct llm_share *s)
         free(s->units[u].transfers);
     }
     for (int i = 0; i < LLM_SHARE_SLOTS; i++) free(s->slots[i].p);
+    llm_node_memory_release(&s->together);
     free(s->first_layer);
     free(s->member_ends);
     free(s->aside);

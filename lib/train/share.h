@@ -15,6 +15,8 @@
  * 3: what is in no layer. Weights of layers have memory for two groups, too. With 1, 2 and 3 they come from their owners one group ahead, with 3 in
  *    every pass.
  * What every op reads rounded to BF16 (matrices, in a run with --precision bf16) comes so: only its owner has the exact value.
+ * With 1 and 2 ranks of one machine have one copy of the weights, which the owners among them write; what comes from other machines its first rank
+ * receives (share_node.c).
  *
  * The gradients of a layer travel while the backward pass goes on (share_exchange.c): with zero 0 and 1 in the last pass of the rank's rows, with
  * zero 2 and 3 after each shard, which therefore must be one pass. Messages make progress between jobs of the thread pool. Many ranks, if their
@@ -48,7 +50,7 @@
 #ifndef LLM_TRAIN_SHARE_H
 #define LLM_TRAIN_SHARE_H
 
-#include "dist/comm.h"
+#include "dist/memory.h"
 #include "model/model.h"
 #include "train/optim.h"
 #include "train/shards.h"
@@ -166,6 +168,8 @@ struct llm_share {
     struct llm_comm *halving, *doubling; /* the same in stages, with n_stages */
     int n_stages;                   /* of exchanges of many ranks (share_halving.c); 0: each rank sends to all others at once */
     bool halves_nodes;              /* gradients travel in stages: llm_share_halves_nodes */
+    struct llm_node_memory together; /* weights that the ranks of a machine have once, with zero 1 and 2 (share_node.c) */
+    bool apart;                     /* there are several machines, and some have weights once */
     bool polls;                     /* llm_share_poll is at work, or must not be */
     uint64_t turn;                  /* exchanges in stages that have begun */
     int rank, n, zero;

@@ -21,7 +21,7 @@ bool llm_share_rounded(const struct llm_share *s, size_t i)
 static bool is_sent(const struct llm_share *s, const struct llm_share_unit *u)
 {
     int keepers = 0;
-    for (int q = 0; q < s->n; q++) keepers += llm_share_keeps(s, u, q);
+    for (int q = 0; q < s->n; q++) keepers += q == s->rank || (llm_share_keeps(s, u, q) && !llm_share_near(s, q));
     return keepers > 1;
 }
 

@@ -1,6 +1,6 @@
 /* What the files of train/share.h share. Each calls those before it only: share_parts.c, share_experts.c, share_cells.c (who owns what),
- * share_messages.c, share_halving.c, share_exchange.c (gradients), share_int8.c, share_bf16.c, share_layers.c (memory of layers), share.c,
- * share_sent.c. */
+ * share_messages.c, share_halving.c, share_exchange.c (gradients), share_node.c, share_int8.c, share_bf16.c, share_layers.c (memory of layers),
+ * share.c, share_sent.c. */
 #ifndef LLM_TRAIN_SHARE_INTERNAL_H
 #define LLM_TRAIN_SHARE_INTERNAL_H
 
@@ -113,6 +113,18 @@ uint16_t *llm_share_round(struct llm_share_brought *b, const struct llm_share_ru
 void *llm_share_place_rounded(float *x, size_t n);
 int llm_share_add_widened(struct llm_share_brought *b, float *x, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 void llm_share_widen(struct llm_share_brought *b);
+
+/* ---- share_node.c ---- */
+/* Collective: memory for the weights of all parameters, where ranks of a machine can have them once. */
+int llm_share_node_init(struct llm_share *s, const struct llm_train_options *o, bool adapted, struct llm_err *e) LLM_MUST_CHECK;
+/* Parameter number i has its weights there, the same of all ranks. */
+void llm_share_node_place(struct llm_share *s, size_t i);
+void llm_share_node_forget(struct llm_share *s);
+/* Whether rank q has the same copy of the weights, and whether it is the one that receives for its machine. */
+bool llm_share_near(const struct llm_share *s, int q);
+bool llm_share_receives(const struct llm_share *s, int q);
+/* Whether rank q owns something of a group of layers. */
+bool llm_share_owns_of(const struct llm_share *s, int64_t group, int q);
 
 /* ---- share_layers.c ---- */
 /* The group of a layer, or of the number of layers (llm_share_group_of). */

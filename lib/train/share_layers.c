@@ -55,6 +55,7 @@ int llm_share_place(struct llm_share *s, size_t i, struct llm_err *e)
     struct llm_trainable *q = &s->t[i];
     struct llm_param *p = q->p;
     const int64_t slot = s->params[i].group % 2;
+    if (!llm_share_pools_weights(s, i)) llm_share_node_place(s, i);
     if (!llm_share_pools_gradient(s, i)) return 0;
     p->grad = s->gradients[slot] + s->gradient_offset[i];
     q->pooled = true;
@@ -78,6 +79,7 @@ void llm_share_forget_places(struct llm_share *s)
         p->grad = NULL;
         if (s->zero == 3) p->weight.data = p->master = NULL;
     }
+    llm_share_node_forget(s);
 }
 
 /* ---- weights that other ranks own ---- */
@@ -125,7 +127,7 @@ static int send_run(struct llm_share *s, const struct llm_share_unit *u, struct 
     place_own_run(s, r);
     for (int peer = 1; peer < s->n; peer++) {
         const int k = (s->rank + peer) % s->n;
-        if (!llm_share_keeps(s, u, k)) continue;
+        if (!llm_share_keeps(s, u, k) || llm_share_near(s, k) || !llm_share_receives(s, k)) continue;
         if (!sent) sent = llm_share_rounded(s, r->param) ? (void *)llm_share_round(b, r, own_run(s, r)) : own_run(s, r);
         if (llm_share_post(s->bring, &list, k, sent, bytes_of_run(s, r), false, e) < 0) return -1;
     }
@@ -138,9 +140,40 @@ static int bring_unit(struct llm_share *s, const struct llm_share_unit *u, struc
     for (int d = 0; d < s->n && llm_share_keeps(s, u, s->rank); d++) {
         const int q = (s->rank + d) % s->n;
         struct llm_share_run r;
+        if (q != s->rank && (llm_share_near(s, q) || !llm_share_receives(s, s->rank))) continue; /* it is there, or comes to another rank */
         for (size_t at = u->first; llm_share_next_run(s, u, q, &at, &r);) {
             if ((q == s->rank ? send_run(s, u, b, &r, e) : receive_run(s, s->bring, b, q, &r, e)) < 0) return -1;
         }
+    }
+    return 0;
+}
+
+/* Where weights are there once: tells the others of the machine that this rank's of the group are, and hears of theirs. */
+static int tell_near(struct llm_share *s, struct llm_share_brought *b, struct llm_err *e)
+{
+    static char said, heard; /* what they hold does not matter */
+    const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
+    const bool owns = llm_share_owns_of(s, b->group, s->rank);
+    for (int q = 0; s->together.p && q < s->n; q++) {
+        if (q == s->rank || !llm_share_near(s, q)) continue;
+        if (llm_share_owns_of(s, b->group, q) && llm_share_post(s->bring, &list, q, &heard, 1, true, e) < 0) return -1;
+        if (owns && llm_share_post(s->bring, &list, q, &said, 1, false, e) < 0) return -1;
+    }
+    return 0;
+}
+
+/* The same of what has come from other machines, when it is there. */
+static int tell_arrived(struct llm_share *s, struct llm_share_brought *b, struct llm_err *e)
+{
+    static char said, heard;
+    const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
+    const int first = s->together.node[s->rank];
+    b->n = 0;
+    b->waits = true;
+    if (first != s->rank) return llm_share_post(s->doubling, &list, first, &heard, 1, true, e);
+    llm_share_widen(b);
+    for (int q = 0; q < s->n; q++) {
+        if (q != s->rank && llm_share_near(s, q) && llm_share_post(s->doubling, &list, q, &said, 1, false, e) < 0) return -1;
     }
     return 0;
 }
@@ -201,6 +234,8 @@ static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
         const struct llm_share_unit *u = &s->units[i];
         if (u->group == group && !llm_share_doubles(s, u) && bring_unit(s, u, b, e) < 0) return -1;
     }
+    if (tell_near(s, b, e) < 0) return -1;
+    b->doubles |= s->apart;
     if (post_stage(s, b, e) < 0) return -1;
     b->arrived = false;
     return 0;
@@ -237,12 +272,13 @@ static int follow(struct llm_share *s, struct llm_share_brought *b, struct llm_e
         b->waits = false;
         b->stage++;
     }
-    if (!b->doubles || b->stage == s->n_stages) {
+    if (!b->doubles || b->stage == (s->apart ? 2 : s->n_stages)) {
         b->arrived = true;
         llm_share_count(s, -1);
         return 0;
     }
     if (!may_double(s, b)) return 0;
+    if (s->apart) return tell_arrived(s, b, e);
     b->n = 0;
     return post_stage(s, b, e);
 }
@@ -621,7 +657,7 @@ int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct
     for (int64_t g = 0; g <= s->n_groups; g++) s->brought[g].group = -1;
     s->posted = s->n_groups;
     llm_pool_set_poll(llm_share_poll, s);
-    if (s->n_stages > 0) llm_comm_set_idle(s->comm, llm_share_poll, s); /* a partner may wait for this rank's next stage */
+    if (s->n_stages > 0 || s->apart) llm_comm_set_idle(s->comm, llm_share_poll, s); /* a partner may wait for this rank's next stage */
     s->gradient_offset = llm_calloc(s->n_params, sizeof *s->gradient_offset, "the ranks' shares", e);
     s->weight_offset = llm_calloc(s->n_params, sizeof *s->weight_offset, "the ranks' shares", e);
     if (!s->gradient_offset || !s->weight_offset) return -1;
