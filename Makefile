@@ -50,7 +50,7 @@ FLAGS = -std=c11 -D_GNU_SOURCE -Ilib -I. $(WARN) -ffp-contract=off -fno-math-err
 	-ffile-prefix-map=$(CURDIR)=. -MMD -MP $(PKG_CFLAGS) $(OPT) $(CFLAGS)
 # Libraries that a program does not call are not loaded by it.
 LINK = $(CC) $(OPT) $(CFLAGS) $(if $(filter Linux,$(shell uname)),-Wl$(comma)--as-needed) $(LDFLAGS)
-LIBS = $(PKG_LIBS) $(MPI_LIBS) -lm -lpthread
+LIBS = $(PKG_LIBS) $(MPI_LIBS) -lm -lpthread $(if $(filter Linux,$(shell uname)),-lrt)
 
 # Commands are shown short; whole with V=1.
 quiet = $(if $(V),,@$(if $(findstring s,$(firstword -$(MAKEFLAGS))),,printf '  %-3s %s\n' '$1' '$@';) )

@@ -25,6 +25,7 @@ struct run {
     struct batch batch;
     json_t *objects[AHEAD];  /* members of the line that are copied to the output; if the line was refused, its answer */
     int64_t vector_of[AHEAD]; /* the line's number among the texts; -1: the line was refused */
+    int64_t numbers[AHEAD];  /* of the lines in the input */
     int64_t n;
     int64_t lengths[AHEAD];  /* number of tokens of each text */
     int64_t n_texts;
@@ -120,6 +121,7 @@ static int take_line(struct run *r, const char *text, size_t n, struct llm_err *
         vector = -1;
     }
     r->vector_of[r->n] = vector;
+    r->numbers[r->n] = r->in.number;
     r->objects[r->n++] = o;
     return 0;
 }
@@ -169,12 +171,42 @@ static int write_ranked(struct run *r, struct llm_err *e)
     return status;
 }
 
+static int write_refusal(struct run *r, const json_t *answer, struct llm_err *e)
+{
+    r->out.n = 0;
+    if (llm_json_dump(answer, &r->out, e) < 0 || llm_buf_put(&r->out, "\n", 1, e) < 0) return -1;
+    return llm_output_write(r->s->out, r->out.p, r->out.n, e);
+}
+
+static bool is_finite(const float *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(v[i])) return false;
+    }
+    return true;
+}
+
+/* A line whose vector JSON cannot hold. */
+static int refuse_vector(struct run *r, int64_t i, struct llm_err *e)
+{
+    struct llm_err why = {0};
+    const int64_t read = r->in.number;
+    llm_fail(&why, LLM_EX_FAILURE, "the text's vector is not finite");
+    r->in.number = r->numbers[i];
+    json_t *answer = lines_refuse(&r->in, r->objects[i], &why, e);
+    r->in.number = read;
+    int status = answer ? write_refusal(r, answer, e) : -1;
+    json_decref(answer);
+    return status;
+}
+
 /* "id" first, then what the line carried, then the results. */
 static int write_line(struct run *r, int64_t i, struct llm_err *e)
 {
     int64_t width = llm_config_vector(&r->s->model->config), text = r->vector_of[i];
     float *v = r->vectors + text * width;
     int64_t kept = embed_dims(r->s);
+    if (!is_finite(v, width)) return refuse_vector(r, i, e);
     if (r->s->a->embed) llm_embed_normalize(v, kept, r->s->normalize);
     json_t *o = json_object();
     r->out.n = 0;
@@ -200,13 +232,6 @@ static int write_line(struct run *r, int64_t i, struct llm_err *e)
     return llm_buf_printf(&r->out, e, "]}\n") < 0 ? -1 : llm_output_write(r->s->out, r->out.p, r->out.n, e);
 }
 
-static int write_refusal(struct run *r, int64_t i, struct llm_err *e)
-{
-    r->out.n = 0;
-    if (llm_json_dump(r->objects[i], &r->out, e) < 0 || llm_buf_put(&r->out, "\n", 1, e) < 0) return -1;
-    return llm_output_write(r->s->out, r->out.p, r->out.n, e);
-}
-
 static void forget(struct run *r)
 {
     for (int64_t i = 0; i < r->n; i++) json_decref(r->objects[i]);
@@ -220,7 +245,7 @@ static int flush(struct run *r, struct llm_err *e)
     if (r->n_texts > 0) status = llm_embed_texts(&r->s->engine, r->ids, r->kinds, r->lengths, r->n_texts, r->s->pool, r->vectors, e);
     batch_hide(&r->batch);
     for (int64_t i = 0; i < r->n && status == 0; i++) {
-        status = r->vector_of[i] < 0 ? write_refusal(r, i, e) : write_line(r, i, e);
+        status = r->vector_of[i] < 0 ? write_refusal(r, r->objects[i], e) : write_line(r, i, e);
         if (status == 0) batch_item(&r->batch, r->vector_of[i] < 0 ? 0 : r->lengths[r->vector_of[i]], 0);
     }
     forget(r);

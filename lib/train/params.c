@@ -179,7 +179,7 @@ static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
     if ((p->slice_of ? make_slice(p, e) : make_master(p, e)) < 0) return -1;
     p->weight.rounded = t->o.precision == LLM_COMPUTE_BF16 && p->n_dims > 1; /* vectors stay as they are */
     if (p->slice_of) p->slice_of->whole->weight.rounded = p->weight.rounded;
-    if (llm_share_divides_masters(&t->share)) t->hashes[number] = llm_xxh64(p->master, n * sizeof(float), 0);
+    if (llm_share_hashes_own(&t->share)) t->hashes[number] = llm_xxh64(p->master, n * sizeof(float), 0);
     if (!llm_share_has(&t->share, number)) {
         free(p->master);
         p->master = NULL;
@@ -248,7 +248,7 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
     note_types(t->params, t->n_params, t->o.precision);
     for (size_t i = 0; i < t->n_params; i++) t->params[i].optim = llm_optim_of(t->optim, t->params[i].p);
     if (llm_share_init(&t->share, t->comm, &t->layout, m, t->params, t->n_params, &t->o, e) < 0) return -1;
-    t->n_hashes = t->o.outer != LLM_OUTER_NONE ? 1 + (size_t)t->o.replicas : llm_share_divides_masters(&t->share) ? t->n_params : 0;
+    t->n_hashes = t->o.outer != LLM_OUTER_NONE ? 1 + (size_t)t->o.replicas : llm_share_hashes_own(&t->share) ? t->n_params : 0;
     if (t->n_hashes > 0 && !(t->hashes = llm_calloc(t->n_hashes, sizeof *t->hashes, "training", e))) return -1;
     for (size_t i = 0; i < t->n_params; i++) {
         if (prepare(t, i, e) < 0) return -1;

@@ -85,5 +85,9 @@ int llm_trainer_same(struct llm_trainer *t, struct llm_err *e)
         }
     }
     free(all);
+    if (!llm_share_divides_masters(&t->share) && !t->outer.replicas) { /* from now on weights are hashed in their places */
+        free(t->hashes);
+        t->hashes = NULL;
+    }
     return got;
 }

@@ -57,6 +57,7 @@ void llm_share_release(struct llm_share *s)
     }
     for (int i = 0; i < LLM_SHARE_SLOTS; i++) free(s->slots[i].p);
     llm_node_memory_release(&s->together);
+    free(s->owns);
     free(s->first_layer);
     free(s->member_ends);
     free(s->aside);

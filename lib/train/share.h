@@ -169,6 +169,7 @@ struct llm_share {
     int n_stages;                   /* of exchanges of many ranks (share_halving.c); 0: each rank sends to all others at once */
     bool halves_nodes;              /* gradients travel in stages: llm_share_halves_nodes */
     struct llm_node_memory together; /* weights that the ranks of a machine have once, with zero 1 and 2 (share_node.c) */
+    bool *owns;                     /* [n_groups + 1, n] with them: whether a rank owns something of a group; owned */
     bool apart;                     /* there are several machines, and some have weights once */
     bool polls;                     /* llm_share_poll is at work, or must not be */
     uint64_t turn;                  /* exchanges in stages that have begun */
@@ -278,6 +279,8 @@ bool llm_share_scatters(const struct llm_share *s);
 bool llm_share_rounded(const struct llm_share *s, size_t i);
 /* Whether there is no rank that has all exact values of all parameters. */
 bool llm_share_divides_masters(const struct llm_share *s);
+/* Whether ranks hash the weights that each has read before they place them, since what is in their places may be another rank's. */
+bool llm_share_hashes_own(const struct llm_share *s);
 /* The elements of parameter number i's master that this rank owns; NULL: it owns none. */
 float *llm_share_own_master(const struct llm_share *s, size_t i);
 

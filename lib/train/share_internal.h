@@ -123,7 +123,7 @@ void llm_share_node_forget(struct llm_share *s);
 /* Whether rank q has the same copy of the weights, and whether it is the one that receives for its machine. */
 bool llm_share_near(const struct llm_share *s, int q);
 bool llm_share_receives(const struct llm_share *s, int q);
-/* Whether rank q owns something of a group of layers. */
+/* Whether rank q owns something of a group. Of ranks that have weights together. */
 bool llm_share_owns_of(const struct llm_share *s, int64_t group, int q);
 
 /* ---- share_layers.c ---- */

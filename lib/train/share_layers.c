@@ -28,6 +28,11 @@ bool llm_share_divides_masters(const struct llm_share *s)
     return s->rounded || llm_share_scatters(s);
 }
 
+bool llm_share_hashes_own(const struct llm_share *s)
+{
+    return s->together.p || llm_share_divides_masters(s);
+}
+
 bool llm_share_scatters(const struct llm_share *s)
 {
     return s->zero == 3 || s->lanes > 1 || s->ep > 1;
@@ -153,8 +158,8 @@ static int tell_near(struct llm_share *s, struct llm_share_brought *b, struct ll
 {
     static char said, heard; /* what they hold does not matter */
     const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
-    const bool owns = llm_share_owns_of(s, b->group, s->rank);
     for (int q = 0; s->together.p && q < s->n; q++) {
+        const bool owns = llm_share_owns_of(s, b->group, s->rank);
         if (q == s->rank || !llm_share_near(s, q)) continue;
         if (llm_share_owns_of(s, b->group, q) && llm_share_post(s->bring, &list, q, &heard, 1, true, e) < 0) return -1;
         if (owns && llm_share_post(s->bring, &list, q, &said, 1, false, e) < 0) return -1;

@@ -13,6 +13,11 @@ int llm_share_node_init(struct llm_share *s, const struct llm_train_options *o, 
     size_t bytes = 0;
     const bool serves = (s->zero == 1 || s->zero == 2) && s->lanes == 1 && s->ep == 1 && s->n_stages == 0 && o->ema == 0 && !adapted;
     if (!serves) return 0;
+    if (llm_comm_agree(s->comm, 0, NULL, e) < 0) return -1; /* ranks that have come to no model are not waited for */
+    if (!(s->owns = llm_calloc((size_t)(s->n_groups + 1) * (size_t)s->n, sizeof *s->owns, "the ranks' shares", e))) return llm_comm_give_up(s->comm);
+    for (size_t c = 0; c < s->n_cells; c++) {
+        s->owns[s->params[s->cells[c].param].group * s->n + llm_share_owner(s, &s->cells[c])] = true;
+    }
     for (size_t i = 0; i < s->n_params; i++) bytes += room_of(s, i);
     if (llm_node_memory_create(&s->together, s->comm, bytes, e) < 0) return -1;
     bool any = false, several = false;
@@ -58,8 +63,5 @@ bool llm_share_receives(const struct llm_share *s, int q)
 
 bool llm_share_owns_of(const struct llm_share *s, int64_t group, int q)
 {
-    for (size_t c = 0; c < s->n_cells; c++) {
-        if (s->params[s->cells[c].param].group == group && llm_share_owner(s, &s->cells[c]) == q) return true;
-    }
-    return false;
+    return s->owns[group * s->n + q];
 }

@@ -471,7 +471,7 @@ static void keep_master(struct llm_trainer *t, size_t i, const float *whole)
 {
     const struct llm_trainable *q = &t->params[i];
     const size_t n = (size_t)llm_param_count(q->p);
-    if (llm_share_divides_masters(&t->share)) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
+    if (llm_share_hashes_own(&t->share)) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
     if (q->p->master && !llm_share_pools_weights(&t->share, i)) {
         if (q->p->master != whole) memcpy(q->p->master, whole, n * sizeof *whole);
     } else if (q->own_n > 0) memcpy(llm_trainable_master(q), whole + q->own_from, q->own_n * sizeof *whole);
@@ -481,7 +481,7 @@ static void keep_master(struct llm_trainer *t, size_t i, const float *whole)
 static int read_master(struct llm_trainer *t, const char *what, size_t i, struct llm_err *e)
 {
     const struct llm_trainable *q = &t->params[i];
-    const bool parts = llm_share_pools_weights(&t->share, i) || !llm_share_has(&t->share, i);
+    const bool parts = llm_share_pools_weights(&t->share, i) || !llm_share_has(&t->share, i) || llm_share_hashes_own(&t->share);
     float *whole = parts ? llm_alloc_huge((size_t)llm_param_count(q->p), sizeof *whole, "weights", e) : q->p->master;
     int got = whole ? read_tensor(t, what, q->p, whole, e) : -1;
     if (got == 0) keep_master(t, i, whole);

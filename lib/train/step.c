@@ -186,6 +186,7 @@ static int run_shared(struct llm_trainer *t, struct llm_err *e)
     /* Members may wait for the gradients of a rank that has failed. */
     if (llm_share_finish(&t->share, got < 0 ? &problem : e) < 0) got = -1;
     if (llm_trainer_leave(t, &got, got < 0 ? &problem : e) < 0) got = -1;
+    if (got < 0 && t->share.err.status != 0) *e = t->share.err; /* what broke the connection while the rank waited for something else */
     if ((got = agree_on_step(t, got, e)) != 0) return got;
     const size_t row = (size_t)t->rows.row_len * sizeof *t->token_loss, state = (size_t)t->rows.state_floats * sizeof **t->carried;
     if (t->share.cp > 1) return llm_share_tokens(&t->share, t->token_loss, t->rows.n_rows, t->rows.row_len, e) < 0 ? -1 : join_reports(t, e);

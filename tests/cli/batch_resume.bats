@@ -162,6 +162,15 @@ nan_model() {
         '["a",null] ["b","logits are not finite"] ["c",null] '
 }
 
+@test "--embed of a vector that is not finite: the line fails alone, and what is written is JSON" {
+    nan_model bad
+    printf '{"id": "a", "ids": [5, 6]}\n{"id": "b", "ids": [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]}\n{"id": "c", "ids": [5, 7]}\n' > in.jsonl
+    run -1 --separate-stderr llm-infer -m bad -q --embed --jsonl in.jsonl
+    assert_equal "$(jq -c '[.id, .error, (.embedding | length > 0)]' <<< "$output" | tr '\n' ' ')" \
+        '["a",null,true] ["b","the text'"'"'s vector is not finite",false] ["c",null,true] '
+    [[ $stderr =~ "line 2: the text's vector is not finite" ]] || fail "$stderr"
+}
+
 @test "a line whose logits are not finite fails alone; --retries tries it again" {
     nan_model bad
     local b=(llm-infer -m bad -q --jsonl --no-timings -n 4 --ids)

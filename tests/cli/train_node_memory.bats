@@ -20,8 +20,7 @@ setup() {
 }
 
 @test "weights are not sent; a run goes on with other ranks; no memory is left behind" {
-    local before with without
-    before=$(find /dev/shm -name 'llmutils-*' | wc -l)
+    local with without memory pid
     "${gpt[@]}" -n 4 -b 4 --grad-shards 4 --schedule constant -o alone.llm
     ranks 2 "${gpt[@]}" -n 2 -b 4 --grad-shards 4 --schedule constant -o part.llm --shard zero=1 --log with.log
     LLM_NODE_MEMORY=no ranks 2 "${gpt[@]}" -n 2 -b 4 --grad-shards 4 --schedule constant -o other.llm --shard zero=1 --log without.log
@@ -31,7 +30,10 @@ setup() {
     ((with * 5 < without * 4)) || fail "$with and $without bytes"
     ranks 3 llm-train -q -j 1 --resume part.llm -n 4 -o ranks.llm --shard zero=2
     cmp alone.llm ranks.llm
-    assert_equal "$(find /dev/shm -name 'llmutils-*' | wc -l)" "$before"
+    for memory in /dev/shm/llmutils-*; do # of others that begin at this moment
+        pid=${memory#*llmutils-}
+        [[ ! -e $memory ]] || kill -0 "${pid%%-*}"
+    done
 }
 
 @test "two machines: the first rank of each receives what the other owns" {
@@ -58,6 +60,25 @@ int shm_open(const char *name, int flags, unsigned mode) { (void)name, (void)fla
 END
     cc -shared -fPIC -o full.so full.c
     "${gpt[@]}" -n 2 -b 2 --grad-shards 2 -o alone.llm
-    ranks 2 env LD_PRELOAD="$PWD/full.so" "${gpt[@]}" -n 2 -b 2 --grad-shards 2 -o ranks.llm --shard zero=1
+    ranks 2 env LD_PRELOAD="$PWD/full.so" "${gpt[@]}" -n 2 -b 2 --grad-shards 2 -o ranks.llm --shard zero=1 --log full.log
     cmp alone.llm ranks.llm
+    LLM_NODE_MEMORY=no ranks 2 "${gpt[@]}" -n 2 -b 2 --grad-shards 2 -o ranks.llm --shard zero=1 --log apart.log
+    assert_equal "$(tail -n 1 full.log | jq .comm_bytes)" "$(tail -n 1 apart.log | jq .comm_bytes)"
+}
+
+@test "a rank that has other weights, or no data, is named" {
+    write_rank1
+    "${gpt[@]}" -n 1 -b 1 -o base.llm
+    "${gpt[@]}" -n 1 -b 1 --seed 3 -o other.llm
+    local of=(llm-train -q -j 1 -l 24 "$F/data.tok" -b 2 -n 2 --grad-shards 2 --precision f32 --shard zero=1 -o x.llm --init base.llm)
+    run -1 --separate-stderr env RANK1="s|^base.llm|other.llm|" bash -c '. "$0"; ranks 2 ./rank1 "$@"' "$ROOT/tests/mpi.bash" "${of[@]}"
+    [[ $stderr =~ ^"llm-train: rank 1 ("[^\)]*"): weights: expected that of rank 0" ]] || fail "$stderr"
+    run -66 --separate-stderr env RANK1="s|.*data.tok|none.tok|" bash -c '. "$0"; ranks 2 ./rank1 "$@"' "$ROOT/tests/mpi.bash" "${of[@]}"
+    [[ $stderr =~ ^"llm-train: rank 1 ("[^\)]*"): none.tok: No such file or directory"$ ]] || fail "$stderr"
+    "${gpt[@]}" -n 2 -b 2 --grad-shards 2 --schedule constant -o mine.llm
+    "${gpt[@]}" -n 2 -b 2 --grad-shards 2 --schedule constant --seed 3 -o their.llm
+    of=(llm-train -q -j 1 -n 4 --shard zero=2 -o x.llm --resume mine.llm)
+    run -1 --separate-stderr env RANK1="s|^mine.llm|their.llm|" bash -c '. "$0"; ranks 2 ./rank1 "$@"' "$ROOT/tests/mpi.bash" "${of[@]}"
+    [[ $stderr =~ ^"llm-train: rank 1 ("[^\)]*"): " ]] || fail "$stderr"
+    [[ ! -e x.llm ]]
 }
