@@ -24,7 +24,8 @@ ranks() {
     local n=$1 status=0 launcher
     shift
     read -ra launcher <<< "$LAUNCHER"
-    timeout 200 "${launcher[@]}" -n "$n" "$@" 2> ranks.err || status=$?
+    # mpirun leaves the ranks a second to end when one of them has ended with a status; by then they have said what they have to say.
+    OMPI_MCA_odls_base_sigkill_timeout=0 timeout 200 "${launcher[@]}" -n "$n" "$@" 2> ranks.err || status=$?
     sed -n '/^llm-/p' ranks.err >&2
     return "$status"
 }
