@@ -165,7 +165,7 @@ struct llm_share_joins { struct llm_share_join { struct llm_share_place to, from
 struct llm_share {
     struct llm_comm *comm;          /* borrowed; NULL: one rank. Agreements, norms and what travels between steps */
     struct llm_comm *exchange, *bring; /* of the same ranks: gradients; weights of layers. NULL: one rank */
-    struct llm_comm *halving, *doubling; /* the same in stages, with n_stages */
+    struct llm_comm *halving, *doubling; /* the same in stages, with n_stages; doubling with `apart`, too: what has arrived for a machine */
     int n_stages;                   /* of exchanges of many ranks (share_halving.c); 0: each rank sends to all others at once */
     bool halves_nodes;              /* gradients travel in stages: llm_share_halves_nodes */
     struct llm_node_memory together; /* weights that the ranks of a machine have once, with zero 1 and 2 (share_node.c) */
@@ -234,7 +234,7 @@ struct llm_share {
     struct llm_share_brought {
         int64_t group;
         bool arrived;
-        bool doubles, waits;        /* some of it travels in stages; the messages of `stage` are under way */
+        bool doubles, waits;        /* some of it travels in stages, or `apart`; the messages of `stage` are under way */
         int stage;
         uint64_t turn;
         struct llm_transfer *transfers;

@@ -117,7 +117,7 @@ void llm_share_widen(struct llm_share_brought *b);
 /* ---- share_node.c ---- */
 /* Collective: memory for the weights of all parameters, where ranks of a machine can have them once. */
 int llm_share_node_init(struct llm_share *s, const struct llm_train_options *o, bool adapted, struct llm_err *e) LLM_MUST_CHECK;
-/* Parameter number i has its weights there, the same of all ranks. */
+/* Moves the weights of parameter number i to the shared memory, if there is any; every rank has the same. */
 void llm_share_node_place(struct llm_share *s, size_t i);
 void llm_share_node_forget(struct llm_share *s);
 /* Whether rank q has the same copy of the weights, and whether it is the one that receives for its machine. */

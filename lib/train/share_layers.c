@@ -158,8 +158,9 @@ static int tell_near(struct llm_share *s, struct llm_share_brought *b, struct ll
 {
     static char said, heard; /* what they hold does not matter */
     const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
-    for (int q = 0; s->together.p && q < s->n; q++) {
-        const bool owns = llm_share_owns_of(s, b->group, s->rank);
+    if (!s->together.p) return 0;
+    const bool owns = llm_share_owns_of(s, b->group, s->rank);
+    for (int q = 0; q < s->n; q++) {
         if (q == s->rank || !llm_share_near(s, q)) continue;
         if (llm_share_owns_of(s, b->group, q) && llm_share_post(s->bring, &list, q, &heard, 1, true, e) < 0) return -1;
         if (owns && llm_share_post(s->bring, &list, q, &said, 1, false, e) < 0) return -1;
@@ -167,7 +168,7 @@ static int tell_near(struct llm_share *s, struct llm_share_brought *b, struct ll
     return 0;
 }
 
-/* The same of what has come from other machines, when it is there. */
+/* After the weights that other machines own have arrived: the machine's first rank tells the others. */
 static int tell_arrived(struct llm_share *s, struct llm_share_brought *b, struct llm_err *e)
 {
     static char said, heard;
@@ -649,7 +650,7 @@ void llm_share_poll(void *share)
         x->arrived = true;
         llm_share_count(s, -1);
     }
-    if (s->err.status == 0 && llm_share_poll_halving(s, &s->err) == 0) (void)!poll_brought(s, &s->err); /* a failure is kept in s->err */
+    if (s->err.status == 0 && llm_share_poll_halving(s, &s->err) == 0) (void)poll_brought(s, &s->err); /* a failure is kept in s->err */
     s->polls = false;
 }
 

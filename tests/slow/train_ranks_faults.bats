@@ -3,6 +3,17 @@
 load ../helper
 load ../ranks_faults
 
+@test "of 32 ranks, which wait for one another, the one that hangs is named" {
+    local rank
+    gpt=(llm-train -c nano --set n_layer=2 --set n_embd=16 --set n_head=2 -q -j 1 -l 16 -T "$F/tok.json" "$F/data.tok" -b 32 --grad-shards 32)
+    for rank in 13 31; do
+        begin 32 --shard zero=1 --rank-timeout 4
+        kill -STOP "${pids[rank]}"
+        ends 1 60
+        [[ $(head -n 1 job.err) =~ ^"llm-train: rank $rank ("[^\)]*") does not answer: rank 0 (" ]] || fail "found: $(< job.err)"
+    done
+}
+
 @test "ranks that divide rows: a signal at any rank, kill -9: as without" {
     local steps
     gpt+=(--seq-parts 2)
