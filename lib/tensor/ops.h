@@ -104,6 +104,14 @@ float llm_adapter_gain(const struct llm_adapter *o, int64_t row);
 void llm_adapter_norms(const struct llm_param *w, const struct llm_adapter *o, float scale, float *norm);
 
 /* ---- attention (op/attention.c; kernels in cpu/kernels/attention.c) ---- */
+/* Ranks that have the same heads of all tokens, and divide the work (tensor/sequence.h): the output, and the gradients of q, k and v, are made by the
+ * member that owns the token. What a member has of the others' is undefined, the gradients are zeros. */
+struct llm_attn_members {
+    const uint8_t *owner;       /* [tokens]: the same for each 64 tokens of a document, counted from its start */
+    int n, member;              /* how many members; which of them this rank is */
+    int first;                  /* the first of them in the group */
+    struct llm_group *group;    /* borrowed */
+};
 enum llm_chunk_part { LLM_CHUNK_OWN, LLM_CHUNK_BEFORE, LLM_CHUNK_EARLIER };
 struct llm_attn {
     int64_t n_heads, n_kv_heads, d_k, d_v; /* q [tokens, n_heads·d_k], k [.., n_kv_heads·d_k], v [.., n_kv_heads·d_v] → [tokens, n_heads·d_v] */
@@ -127,6 +135,8 @@ struct llm_attn {
     int64_t rel_use;            /* rel_bias shared by layers: the index of this layer's gradient accumulator (llm_param.grad_use) */
     float dropout;              /* on probabilities */
     int64_t first_head;         /* of dropout's random numbers: the number of the first head in the model */
+    const struct llm_attn_members *members; /* borrowed, until the backward pass; NULL: this rank makes all. Only of self-attention without a cache,
+                                 * sinks and rel_bias */
 };
 /* softmax(scale · q·kᵀ + masks) · v with a tiled online softmax: tiles of 64 keys, counted from the document's start, and chunks of 1,024 keys,
  * merged from left to right. Memory is linear in row_len. If lse is not NULL, *lse is the log-sum-exp of each query's scores, [tokens, n_heads]. */

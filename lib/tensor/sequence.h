@@ -4,7 +4,9 @@
  *
  * A rank has a run of parts of every row. All operations but attention work on tokens by themselves. Attention is divided by heads (Jacobs et al.
  * 2023, DeepSpeed-Ulysses): the ranks exchange queries, keys and values, so that each has all tokens of some of the heads, and then the outputs. That
- * moves values, and adds none. */
+ * moves values, and adds none. Where the heads cannot be divided by the number of ranks, several ranks have the same heads and divide the queries:
+ * each computes the outputs of its own, and in the backward pass the gradients of the queries, keys and values of the same tokens, for which the
+ * probabilities are computed twice. Each sum has its terms at one rank, in the order of one process. */
 #ifndef LLM_TENSOR_SEQUENCE_H
 #define LLM_TENSOR_SEQUENCE_H
 
@@ -73,7 +75,7 @@ static inline int64_t llm_common_divisor(int64_t a, int64_t b)
 }
 
 /* Each key/value head stands for so many of its own in attention over parts: any number of ranks that divides the parts, and the heads, divides these
- * as well. The gradients of the copies are added in their order, whatever the ranks. */
+ * as well; of more ranks as many have heads of their own as divide both. The gradients of the copies are added in their order, whatever the ranks. */
 static inline int64_t llm_sequence_copies(int64_t heads, int64_t kv_heads, int64_t parts)
 {
     return llm_common_divisor(parts / llm_common_divisor(kv_heads, parts), heads / kv_heads);

@@ -80,18 +80,22 @@ static double states_of_row(const struct llm_config *c, double *attending)
 double llm_sent_by_rows(const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, double tokens, double layers)
 {
     const bool latent = llm_decoder_mixer(c, 0) == &llm_module_mla;
-    const int64_t cp = llm_layout_rows(l), kv = c->num_key_value_heads / o->tensor_parts;
-    const int64_t copies = latent || kv % cp == 0 ? 1 : llm_sequence_copies(c->num_attention_heads / o->tensor_parts, kv, o->seq_parts);
-    const int64_t heads = c->num_attention_heads + copies * c->num_key_value_heads;
-    const double others = 1 - 1 / (double)cp;
-    const int64_t of_head = c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim;
-    const double width = (double)(2 * (latent ? c->num_attention_heads * of_head : heads * c->head_dim));
+    const int64_t cp = llm_layout_rows(l), heads = c->num_attention_heads / o->tensor_parts, kv = c->num_key_value_heads / o->tensor_parts;
+    const int64_t sets = llm_common_divisor(heads, cp); /* of heads, of which each goes to cp / sets ranks (tensor/op/sequence.c) */
+    const int64_t copies = latent || kv % sets == 0 ? 1 : llm_sequence_copies(heads, kv, o->seq_parts);
+    const int64_t d_k = latent ? c->qk_nope_head_dim + c->qk_rope_head_dim : c->head_dim, d_v = latent ? c->v_head_dim : c->head_dim;
+    const int64_t kv_heads = latent ? c->num_attention_heads : copies * c->num_key_value_heads;
+    const double inputs = (double)(c->num_attention_heads * d_k + kv_heads * (d_k + d_v)), output = (double)(c->num_attention_heads * d_v);
+    const double others = 1 - 1 / (double)cp, to_heads = (double)(cp - 1) / (double)sets;
+    const double statistics = 3 * (double)c->num_attention_heads * ((double)(cp / sets) - 1);
     const int64_t context = o->context;
     double attending;
     const double states = states_of_row(c, &attending) / (double)llm_layout_members(l), rows = tokens * (double)cp / (double)context;
-    const double attended = tokens * others * width / (double)llm_layout_members(l) * attending, forward = o->checkpoint_every > 0 ? 2 : 1;
+    const double forward = o->checkpoint_every > 0 ? 2 : 1;
+    const double of_token = forward * (to_heads * inputs + others * output) + to_heads * output + others * inputs + statistics;
+    const double attended = tokens * of_token / (double)llm_layout_members(l) * attending;
     /* States go to the rank after, their gradients to the one before: of two ranks each has one neighbour. */
-    return 4 * (attended * (forward + 1) + rows * states * (forward + (cp > 2))) * layers / (double)c->num_hidden_layers;
+    return 4 * (attended + rows * states * (forward + (cp > 2))) * layers / (double)c->num_hidden_layers;
 }
 
 int llm_plan_add_work(struct llm_plan *p, const struct llm_config *c, const struct llm_train_options *o, const struct llm_layout *l, double forward,

@@ -42,7 +42,7 @@ int llm_share_check_parts(const struct llm_layout *l, const struct llm_train_opt
         return llm_fail(e, LLM_EX_USAGE, "--seq-parts: expected a divisor of the %lld tokens of a row (--context), found %lld", (long long)context,
                         (long long)o->seq_parts);
     }
-    if (llm_model_check_sequence(c, o->seq_parts, o->tensor_parts, ranks, context, e) < 0) return -1;
+    if (llm_model_check_sequence(c, o->seq_parts, ranks, context, e) < 0) return -1;
     return 0;
 }
 

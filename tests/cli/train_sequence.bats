@@ -41,6 +41,23 @@ family() {
     same_in "3 cp=3" "${llama[@]}" --set num_key_value_heads=1 --seq-parts 6 -n 2 -b 2
 }
 
+@test "more ranks than heads: those with the same heads divide queries and keys" {
+    need_mpi
+    local one=(--set num_attention_heads=1 --set num_key_value_heads=1) two=(--set num_attention_heads=2 --set num_key_value_heads=1)
+    same_in "4 cp=4 cp=4,zero=1 dp=2,cp=2" "${llama[@]}" "${two[@]}" --seq-parts 4 --dropout .1 -n 2 -b 2 --accumulate 2 --grad-shards 2 --val .2 --eval-every 2 \
+        --checkpoint-every 1
+    same_in "3 cp=3" "${gpt[@]}" --seq-parts 3 --precision f32 -n 2 -b 3 # of 4 heads each rank has all
+    same_in "6 cp=6 dp=2,cp=3" "${llama[@]}" --set num_attention_heads=4 --set num_key_value_heads=2 --seq-parts 6 -n 2 -b 4 --grad-shards 2
+    same_in "4 tp=2,cp=2" "${gpt[@]}" --tensor-parts 4 --seq-parts 2 --dropout .1 -n 2 -b 2 # a head for each slice
+    same_in "4 cp=4 dp=2,cp=2" "${llama[@]}" "${one[@]}" -l 600 --set max_position_embeddings=600 --seq-parts 4 -n 1 -b 3 --accumulate 2 --grad-shards 2 \
+        --cross-document
+    same_in "4 cp=4" llm-train -c mla --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=2 "${of[@]}" \
+        -l 400 --set max_position_embeddings=400 --seq-parts 4 -n 1 -b 2 --objective prefix
+    family gemma2
+    same_in "3 cp=3" llm-train -c gemma2.json --set num_attention_heads=2 --set num_key_value_heads=2 --set sliding_window=70 "${of[@]}" \
+        -l 384 --set max_position_embeddings=384 --seq-parts 3 -n 1 -b 2 -j 2 --cross-document
+}
+
 @test "families with fused matrices, biases, windows, caps, norms of queries and keys, two branches of a layer; MLA" {
     need_mpi
     local type
@@ -209,11 +226,8 @@ family() {
     refused "$parts a model without an adapter" llm-train -q --init base.llm --adapter lora -l 24 "$F/data.tok" --seq-parts 2
     refused "--shard: expected cp to be a divisor of --seq-parts, 2, found cp=3" ranks 3 "${gpt[@]}" --seq-parts 2 --shard cp=3
     refused "--shard: expected cp to be a divisor of --seq-parts, 1, found cp=2" ranks 2 "${gpt[@]}" --shard cp=2
-    refused "--shard: expected cp to be a divisor of the model's 4 attention heads, found cp=3" ranks 3 "${gpt[@]}" --seq-parts 3 --shard cp=3
     refused "--shard: zero=2: expected shards of one pass, of at most 4 rows (--batch), found 8 (--grad-shards)" ranks 2 "${gpt[@]}" --accumulate 2 \
         --seq-parts 2 --shard cp=2,zero=2
-    refused "--shard: expected cp to be a divisor of the model's 1 attention heads of a tensor part, found cp=2" ranks 2 "${gpt[@]}" --tensor-parts 4 \
-        --seq-parts 2 --shard cp=2
     [[ ! -e x.llm ]]
 }
 
@@ -237,6 +251,10 @@ family() {
         logged=$(tail -n 1 log | jq .comm_bytes)
         awk -v planned="$planned" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
     done
+    planned=$("${gpt[@]}" --set n_head=2 --shard cp=4 --plan | value rank_sent_bytes) # two ranks for each head
+    ranks 4 "${gpt[@]}" --set n_head=2 -n 2 --shard cp=4 -o x.llm --log log "$F/data.tok"
+    awk -v planned="$planned" -v logged="$(tail -n 1 log | jq .comm_bytes)" \
+        'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged) ^ 2) }'
     local mamba=(llm-train -q -j 1 -c mamba --set vocab_size=300 --set num_hidden_layers=4 --set hidden_size=64 -l 64 -b 2 --seq-parts 4)
     planned=$("${mamba[@]}" --shard cp=2 --plan | value rank_sent_bytes) # states go one way
     ranks 2 "${mamba[@]}" -n 2 --shard cp=2 -o x.llm --log log "$F/data.tok"

@@ -62,16 +62,14 @@ static const char *obstacle(const struct llm_config *c, bool by_parts)
     return NULL;
 }
 
-/* The tokens before a token that some layer's convolution or window sees; *attending: whether some layer is attention. */
-static int64_t seen(const struct llm_config *c, bool *attending)
+/* The tokens before a token that some layer's convolution or window sees. */
+static int64_t seen(const struct llm_config *c)
 {
     int64_t n = 0;
-    *attending = false;
     for (int64_t l = 0; l < c->num_hidden_layers; l++) {
         const struct llm_module_kind *mixer = llm_decoder_mixer(c, l);
         if (scans(mixer)) n = c->conv_kernel - 1;
         if (mixer == &llm_module_window) n = c->context_window - 1;
-        *attending |= attends(mixer);
     }
     return n;
 }
@@ -111,14 +109,13 @@ int llm_model_check_slices(const struct llm_config *c, int64_t n, struct llm_err
                     "found %lld", (long long)c->ssm_groups, (long long)n);
 }
 
-int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t slices, int64_t ranks, int64_t context, struct llm_err *e)
+int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t ranks, int64_t context, struct llm_err *e)
 {
     struct llm_config whole = *c;
     if (c->qk_norm != LLM_QK_NORM_EACH) whole.qk_norm = LLM_QK_NORM_NONE; /* a token has all heads while they are normalised */
     const char *with = obstacle(&whole, true);
     if (parts == 1) return 0;
-    bool attending;
-    const int64_t before = seen(c, &attending), heads = c->num_attention_heads / slices;
+    const int64_t before = seen(c);
     if (!with && c->norm != LLM_NORM_RMS && c->norm != LLM_NORM_LAYER) with = "norms over groups or batches";
     for (int64_t l = 0; l < c->num_hidden_layers && !with; l++) {
         if (llm_config_block(c, l) > 0) with = "attention within blocks";
@@ -132,9 +129,7 @@ int llm_model_check_sequence(const struct llm_config *c, int64_t parts, int64_t 
                         "--shard: cp=%lld: expected at least %lld tokens of a row for each rank, as a convolution or a window sees, found %lld",
                         (long long)ranks, (long long)before, (long long)(context / ranks));
     }
-    if (!attending || heads % ranks == 0) return 0;
-    return llm_fail(e, LLM_EX_USAGE, "--shard: expected cp to be a divisor of the model's %lld attention heads%s, found cp=%lld", (long long)heads,
-                    slices > 1 ? " of a tensor part" : "", (long long)ranks);
+    return 0;
 }
 
 static int slice(struct llm_param *p, bool by_columns, int n, int first, int end, struct llm_err *e)

@@ -68,6 +68,7 @@ static bool find_documents(struct llm_ctx *c, struct attn_op *op)
     return true;
 }
 
+/* A run of a document's queries, which one rank owns. */
 struct piece { const struct attn_document *d; int64_t from, n; };
 struct forward {
     const struct attn_op *op;
@@ -86,17 +87,29 @@ static void forward_piece(void *arg, size_t i, int thread)
     if (!attn_run(&j, thread)) atomic_store(&f->no_memory, true);
 }
 
-static void run_forward(struct llm_ctx *c, const struct attn_op *op)
+/* The pieces that are this rank's go to `pieces`, unless it is NULL; returns their number. */
+static int64_t cut_queries(const struct attn_op *op, struct piece *pieces)
 {
-    int64_t block = attn_piece_queries(&op->a, op->q->rows), n = 0;
-    for (int64_t d = 0; d < op->n_documents; d++) n += attn_blocks(op->documents[d].n_queries, block);
-    struct piece *pieces = llm_op_alloc(c, n, sizeof *pieces);
-    if (!pieces) return;
-    n = 0;
+    const int64_t block = attn_piece_queries(&op->a, op->q->rows);
+    int64_t count = 0;
     for (int64_t i = 0; i < op->n_documents; i++) {
         const struct attn_document *d = &op->documents[i];
-        for (int64_t from = 0; from < d->n_queries; from += block) pieces[n++] = (struct piece){d, from, attn_min(block, d->n_queries - from)};
+        for (int64_t from = 0, n; from < d->n_queries; from += n) {
+            n = attn_run_of_member(&op->a, d->query + from, attn_min(block, d->n_queries - from));
+            if (!attn_owns(&op->a, d->query + from)) continue;
+            if (pieces) pieces[count] = (struct piece){d, from, n};
+            count++;
+        }
     }
+    return count;
+}
+
+static void run_forward(struct llm_ctx *c, const struct attn_op *op)
+{
+    const int64_t n = cut_queries(op, NULL);
+    struct piece *pieces = llm_op_alloc(c, n, sizeof *pieces);
+    if (!pieces) return;
+    cut_queries(op, pieces);
     struct forward f = {.op = op, .pieces = pieces, .n_pieces = n};
     llm_parallel((size_t)(n * op->a.n_kv_heads), forward_piece, &f);
     if (atomic_load(&f.no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in attention");

@@ -14,6 +14,9 @@
 
 #define GROUP 4 /* tiles of keys that are processed with a block of queries while it is in the cache */
 
+/* A work item: keys or queries [from, end) of a document. */
+struct item { const struct attn_document *d; int64_t from, end; };
+
 struct backward {
     struct llm_ctx *c;
     const struct attn_op *op;
@@ -21,8 +24,7 @@ struct backward {
     const float *d_out; int64_t ldd;
     float *d;        /* [tokens, n_heads] Σ dout·out */
     float *d_bias;   /* [blocks of LLM_FOLD queries, n_heads, 2·rel_max - 1] or NULL */
-    const struct attn_document **item_document; /* the document of each work item */
-    const int64_t *item_from;
+    const struct item *items;
     atomic_bool no_memory;
 };
 
@@ -354,50 +356,59 @@ static void document_piece(void *arg, size_t i, int thread)
     back_extent(b, d, (int64_t)i % heads, &e, thread);
 }
 
-/* A work item: dK and dV of a run of ATTN_CHUNK keys, from all queries. */
+/* dK and dV of a run of keys, from all queries. */
 static void keys_piece(void *arg, size_t i, int thread)
 {
     struct backward *b = arg;
-    int64_t heads = b->op->a.n_kv_heads, item = (int64_t)i / heads, tiles = ATTN_CHUNK / ATTN_TILE;
-    struct extent e = whole(b->item_document[item]);
+    const int64_t heads = b->op->a.n_kv_heads;
+    const struct item *item = &b->items[(int64_t)i / heads];
+    struct extent e = whole(item->d);
     e.queries = false;
-    e.first_tile = b->item_from[item] * tiles;
-    e.end_tile = attn_min(e.end_tile, e.first_tile + tiles);
-    if (b->op->a.causal && b->item_document[item]->prefix == 0) e.first_block = attn_min(e.first_tile, e.end_block);
-    back_extent(b, b->item_document[item], (int64_t)i % heads, &e, thread);
+    e.first_tile = item->from / ATTN_TILE;
+    e.end_tile = attn_blocks(item->end, ATTN_TILE);
+    if (b->op->a.causal && item->d->prefix == 0) e.first_block = attn_min(e.first_tile, e.end_block);
+    back_extent(b, item->d, (int64_t)i % heads, &e, thread);
 }
 
-/* A work item: dQ of a run of LLM_FOLD queries, from all keys. */
+/* dQ of a run of queries, from all keys. */
 static void queries_piece(void *arg, size_t i, int thread)
 {
     struct backward *b = arg;
-    int64_t heads = b->op->a.n_kv_heads, item = (int64_t)i / heads, blocks = LLM_FOLD / ATTN_TILE;
-    struct extent e = whole(b->item_document[item]);
+    const int64_t heads = b->op->a.n_kv_heads;
+    const struct item *item = &b->items[(int64_t)i / heads];
+    struct extent e = whole(item->d);
     e.keys = false;
-    e.first_block = b->item_from[item] * blocks;
-    e.end_block = attn_min(e.end_block, e.first_block + blocks);
-    back_extent(b, b->item_document[item], (int64_t)i % heads, &e, thread);
+    e.first_block = item->from / ATTN_TILE;
+    e.end_block = attn_blocks(item->end, ATTN_TILE);
+    back_extent(b, item->d, (int64_t)i % heads, &e, thread);
 }
 
-/* Cuts the documents into runs of `size` keys or queries and runs a piece for each run and KV head. */
-static void run_cut(struct backward *b, int64_t size, bool keys, void (*piece)(void *, size_t, int))
+/* The documents' keys or queries that are this rank's, in runs of at most `size`, go to `items`, unless it is NULL; returns their number. */
+static int64_t cut(const struct attn_op *op, int64_t size, bool keys, struct item *items)
 {
-    const struct attn_op *op = b->op;
-    int64_t n = 0;
-    for (int64_t i = 0; i < op->n_documents; i++) n += attn_blocks(keys ? op->documents[i].n_keys : op->documents[i].n_queries, size);
-    b->item_document = llm_op_alloc(b->c, n, sizeof *b->item_document);
-    int64_t *from = llm_op_alloc(b->c, n, sizeof *from);
-    if (!from || !b->item_document) return;
-    b->item_from = from;
-    n = 0;
+    int64_t count = 0;
     for (int64_t i = 0; i < op->n_documents; i++) {
         const struct attn_document *d = &op->documents[i];
-        for (int64_t run = 0; run < attn_blocks(keys ? d->n_keys : d->n_queries, size); run++) {
-            b->item_document[n] = d;
-            from[n++] = run;
+        const int64_t all = keys ? d->n_keys : d->n_queries;
+        for (int64_t from = 0, n; from < all; from += n) {
+            n = attn_run_of_member(&op->a, d->query + from, attn_min(size, all - from));
+            if (!attn_owns(&op->a, d->query + from)) continue;
+            if (items) items[count] = (struct item){d, from, from + n};
+            count++;
         }
     }
-    llm_parallel((size_t)(n * op->a.n_kv_heads), piece, b);
+    return count;
+}
+
+/* Runs a piece for each of these runs and each KV head. */
+static void run_cut(struct backward *b, int64_t size, bool keys, void (*piece)(void *, size_t, int))
+{
+    const int64_t n = cut(b->op, size, keys, NULL);
+    struct item *items = llm_op_alloc(b->c, n, sizeof *items);
+    if (!items) return;
+    cut(b->op, size, keys, items);
+    b->items = items;
+    llm_parallel((size_t)(n * b->op->a.n_kv_heads), piece, b);
 }
 
 /* D = Σ dout·out of each head of tokens [from, to). */
@@ -407,7 +418,7 @@ static void d_rows(void *arg, int64_t from, int64_t to, int thread)
     const struct llm_attn *a = &b->op->a;
     (void)thread;
     for (int64_t t = from; t < to; t++)
-        for (int64_t h = 0; h < a->n_heads; h++)
+        for (int64_t h = 0; h < a->n_heads && attn_owns(a, t); h++)
             b->d[t * a->n_heads + h] = b->op->math->dot(b->d_out + t * b->ldd + h * a->d_v,
                                                         b->op->out->data + t * b->op->out->stride + h * a->d_v, a->d_v);
 }
@@ -433,7 +444,8 @@ static void add_sink_gradient(const struct backward *b, float *grad)
 static void run_backward(struct backward *b)
 {
     const struct attn_op *op = b->op;
-    if (op->n_documents * op->a.n_kv_heads >= 2 * llm_pool_threads() || llm_pool_threads() == 1) {
+    const bool busy = op->n_documents * op->a.n_kv_heads >= 2 * llm_pool_threads() || llm_pool_threads() == 1;
+    if (busy && !op->a.members) {
         llm_parallel((size_t)(op->n_documents * op->a.n_kv_heads), document_piece, b);
     } else {
         run_cut(b, ATTN_CHUNK, true, keys_piece);
@@ -454,12 +466,12 @@ static void fold_bias_gradient(const struct llm_attn *a, const float *blocks, in
     }
 }
 
-/* Opens the gradients of q, k and v. They are written where they have no value yet. Keys beyond kv_len are in no document, and tensors that overlap
- * have both gradients added in no order, so those begin as zeros. */
+/* Opens the gradients of q, k and v. They are written where they have no value yet. Keys beyond kv_len are in no document, tensors that overlap have
+ * both gradients added in no order, and other members write their tokens' elsewhere, so those begin as zeros. */
 static void open_gradients(struct llm_ctx *c, struct backward *b)
 {
     const struct attn_op *op = b->op;
-    bool apart = op->q->data != op->k->data && op->q->data != op->v->data && op->k->data != op->v->data;
+    bool apart = op->q->data != op->k->data && op->q->data != op->v->data && op->k->data != op->v->data && !op->a.members;
     bool (*open)(struct llm_ctx *, struct llm_tensor *, struct llm_grad *) = apart ? llm_grad_open : llm_grad_open_zeroed;
     bool (*open_keys)(struct llm_ctx *, struct llm_tensor *, struct llm_grad *) = op->a.kv_len ? llm_grad_open_zeroed : open;
     if (!open(c, op->q, &b->q)) b->q.p = NULL;
@@ -484,6 +496,7 @@ void attn_backward(struct llm_ctx *c, struct llm_node *n)
     if (llm_ctx_failed(c)) return;
     if (b.d_bias) memset(b.d_bias, 0, (size_t)(blocks * width) * sizeof *b.d_bias);
     llm_for_rows(op->q->rows, a->n_heads * a->d_v, d_rows, &b);
+    if (a->members && !attn_exchange_statistics(c, a, op->q->rows, op->stats, b.d)) return;
     if (llm_profiling) attn_count(c, a, attn_op_pairs(op), 2, 0); /* four products; the recomputation of scores is not counted */
     run_backward(&b);
     if (sinks) add_sink_gradient(&b, sinks);

@@ -143,6 +143,22 @@ struct attn_document {
     int64_t grad_block;       /* number of its first block of LLM_FOLD queries, counted over all documents */
 };
 
+/* ---- attention_members.c: work that ranks divide (llm_attn_members) ---- */
+/* Of tokens [first, first + most), the run from `first` on that one member owns: its length. */
+static inline int64_t attn_run_of_member(const struct llm_attn *a, int64_t first, int64_t most)
+{
+    int64_t n = 1;
+    if (!a->members) return most;
+    while (n < most && a->members->owner[first + n] == a->members->owner[first]) n++;
+    return n;
+}
+static inline bool attn_owns(const struct llm_attn *a, int64_t token)
+{
+    return !a->members || a->members->owner[token] == a->members->member;
+}
+/* Of each token that another member owns, stats [tokens, n_heads, 2] and d [tokens, n_heads] arrive. False after a failure. */
+bool attn_exchange_statistics(struct llm_ctx *c, const struct llm_attn *a, int64_t tokens, float *stats, float *d);
+
 /* The op's arguments, and the data that its backward pass needs. */
 struct attn_op {
     struct llm_attn a;

@@ -49,7 +49,7 @@ const float *attn_bias_table(struct llm_ctx *c, const struct llm_attn *a)
 
 void attn_count(const struct llm_ctx *c, const struct llm_attn *a, double pairs, int passes, double bytes)
 {
-    double flops = 2 * (double)(a->n_heads * (a->d_k + a->d_v)) * pairs * passes;
+    const double flops = 2 * (double)(a->n_heads * (a->d_k + a->d_v)) * pairs * passes / (a->members ? a->members->n : 1);
     llm_profile_work(c->compute == LLM_COMPUTE_BF16 ? LLM_PROFILE_BF16 : LLM_PROFILE_F32, flops, bytes);
 }
 
