@@ -21,7 +21,7 @@ int memory_split(struct session *s, const struct llm_infer_plan *p, struct memor
     int64_t least = llm_kv_sequence_bytes(pool, 1);
     if (s->draft_model) {
         struct llm_infer_plan other;
-        if (llm_infer_plan(&s->drafter, 1, &other, e) < 0) return -1;
+        if (llm_infer_plan(&s->drafter, 1, false, &other, e) < 0) return -1;
         m->fixed += other.weight_bytes + other.working_bytes + other.other_bytes;
         least += llm_kv_sequence_bytes(&s->drafter.pool, 1);
     }
@@ -39,7 +39,7 @@ int memory_open(struct session *s, struct llm_err *e)
     struct llm_infer_plan p;
     struct memory_split m;
     if (s->a->memory == 0) return 0;
-    if (llm_infer_plan(&s->engine, 1, &p, e) < 0 || memory_split(s, &p, &m, e) < 0) return -1;
+    if (llm_infer_plan(&s->engine, 1, false, &p, e) < 0 || memory_split(s, &p, &m, e) < 0) return -1;
     s->cache_memory = m.cache;
     return 0;
 }

@@ -8,13 +8,14 @@ int run_plan(struct session *s, struct llm_err *e)
 {
     const struct args *a = s->a;
     struct llm_infer_plan p;
-    int64_t sequences = a->jsonl || a->samples > a->parallel ? a->parallel : a->samples;
-    if (llm_infer_plan(&s->engine, sequences, &p, e) < 0) return -1;
+    const int64_t sequences = a->jsonl || a->samples > a->parallel ? a->parallel : a->samples;
+    const bool one_text = !a->jsonl && !a->chat && a->samples == 1;
+    if (llm_infer_plan(&s->engine, sequences, one_text, &p, e) < 0) return -1;
     static const char *columns[] = {"parameters", "weight_bytes", "cache_bytes_per_token", "state_bytes", "cache_bytes", "working_bytes",
                                     "other_bytes", "memory_bytes", "flops_per_token", "read_bytes_per_token",
                                     "memory_limit_bytes", "cache_limit_bytes", "cache_limit_tokens", "cache_limit_contexts", NULL};
     double values[] = {p.parameters, p.weight_bytes, p.cache_bytes_per_token, p.state_bytes, p.cache_bytes, p.working_bytes,
-                       p.other_bytes, p.weight_bytes + p.cache_bytes + p.working_bytes + p.other_bytes, p.flops_per_token,
+                       p.other_bytes, p.memory_bytes, p.flops_per_token,
                        p.read_bytes_per_token, 0, 0, 0, 0};
     enum { COLUMNS = sizeof values / sizeof *values, LIMITS = 4 };
     if (a->memory > 0) {

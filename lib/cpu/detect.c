@@ -182,6 +182,15 @@ double llm_memory_available(void)
     return left < kib * 1024 ? left : kib * 1024;
 }
 
+double llm_memory_own(void)
+{
+    double size, resident, of_files, pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%lf %lf %lf", &size, &resident, &of_files) == 3) pages = resident - of_files;
+    if (f) fclose(f);
+    return pages * (double)sysconf(_SC_PAGESIZE);
+}
+
 size_t llm_machine_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);

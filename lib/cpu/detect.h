@@ -23,6 +23,8 @@ const char *llm_isa_name(void);
 void llm_cpu_name(char *text, size_t n);
 /* Bytes of memory that could be had now without swapping, by the kernel's estimate and the limit of the process's container; 0: not known. */
 double llm_memory_available(void);
+/* Bytes of this process that are resident and no pages of files; 0: unknown. */
+double llm_memory_own(void);
 /* Bytes of memory that this machine has, or that the container allows. */
 size_t llm_machine_memory(void);
 

@@ -116,7 +116,7 @@ int llm_speed_generate(struct llm_engine *g, int64_t depth, int64_t n, int64_t r
     struct llm_kv begin, kv;
     int32_t *ids = some_tokens(depth + n, g->model->config.vocab_size, e);
     void *probe = aligned_alloc((size_t)2 << 20, PROBE_BYTES);
-    int status = ids && probe ? llm_infer_plan(g, 1, &plan, e) : -1;
+    int status = ids && probe ? llm_infer_plan(g, 1, true, &plan, e) : -1;
     if (ids && !probe) llm_no_memory(e, "the memory bandwidth test");
     if (status < 0) {
         free(ids);
