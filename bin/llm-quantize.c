@@ -475,10 +475,10 @@ static int quantize_merged(struct llm_model *m, const struct args *a, const stru
     return status;
 }
 
-static int rotate(struct llm_model **m, struct llm_err *e)
+static int rotate(struct llm_model **m, struct llm_quant_spool *spool, struct llm_err *e)
 {
     struct llm_rotated r;
-    if (llm_rotate(m, &r, e) < 0) return -1;
+    if (llm_rotate(m, spool, &r, e) < 0) return -1;
     llm_note("rotated: %" PRId64 " channels of the residual stream (Hadamard of %" PRId64 "), heads' values of %" PRId64 " layers%s; "
              "not folded: inputs of projections from the feed-forward part, queries and keys", r.width, r.hadamard, r.heads,
              r.untied ? ", the tied head made a matrix of its own" : "");
@@ -549,7 +549,7 @@ static int run(const struct args *a, const struct llm_quant_plan *given, const c
         const struct drop_request of = {in, a->calibrate, a->drop_layers, a->calibrate_tokens < 2048 ? a->calibrate_tokens : 0, a->calibrate_context};
         status = quantize_drop(&of, &m, e);
     }
-    if (status == 0 && a->rotate) status = rotate(&m, e);
+    if (status == 0 && a->rotate) status = rotate(&m, &spool, e);
     if (status == 0 && !m->ngram) status = quantize_named(m, a, plan, in, e); /* tables of n-grams stay as they are */
     if (status == 0 && a->measure) status = measure(a, m, in, e);
     if (status == 0) status = save(m, a, out, e);
@@ -610,6 +610,7 @@ int main(int argc, char **argv)
     struct args a = {.type = UNSET, .to = UNSET, .planes = 1, .output_type = UNSET, .embedding_type = UNSET};
     struct llm_err e = {0};
     llm_start();
+    llm_free_at_once(); /* tensors come and go */
     int rest = llm_cli_parse(&cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
     if (a.type == UNSET && !a.budget && !wants_arpa(&a, argc, argv)) {

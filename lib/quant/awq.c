@@ -41,7 +41,7 @@ static size_t number_of(const struct awq *a, const struct llm_param *p)
 /* ---- the change ---- */
 
 /* Elements of a vector, or rows of a matrix, over the scales. */
-static int divide(struct llm_param *p, int64_t first, int64_t n, double offset, const float *scale, struct llm_err *e)
+static int divide(struct llm_param *p, int64_t first, int64_t n, double offset, const float *scale, struct llm_quant_spool *spool, struct llm_err *e)
 {
     float *x = llm_param_open(p, e);
     const int64_t cols = p->n_dims > 1 ? p->weight.k : 1;
@@ -49,15 +49,17 @@ static int divide(struct llm_param *p, int64_t first, int64_t n, double offset, 
         float *row = x + (first + i) * cols;
         for (int64_t j = 0; j < cols; j++) row[j] = (float)(((double)row[j] + offset) / (double)scale[i] - offset);
     }
+    if (x) llm_quant_spool_param(spool, p);
     return x ? 0 : -1;
 }
 
-static int multiply_columns(const struct place *p, struct llm_param *w, const float *scale, struct llm_err *e)
+static int multiply_columns(const struct place *p, struct llm_param *w, const float *scale, struct llm_quant_spool *spool, struct llm_err *e)
 {
     float *x = llm_param_open(w, e);
     for (int64_t i = 0; x && i < w->weight.n; i++) {
         for (int64_t j = 0; j < w->weight.k; j++) x[i * w->weight.k + j] *= scale[channel_of(p, j)];
     }
+    if (x) llm_quant_spool_param(spool, w);
     return x ? 0 : -1;
 }
 
@@ -82,14 +84,15 @@ static void scale_moments(const struct awq *a, const struct place *p, const floa
 static int fold(const struct awq *a, const struct place *p, const float *scale, struct llm_err *e)
 {
     const double offset = a->m->config.norm_gain_offset;
+    struct llm_quant_spool *const spool = a->plan->spool;
     int status = 0;
     for (size_t i = 0; i < p->n_readers && status == 0; i++) {
-        status = multiply_columns(p, &a->m->params[number_of(a, p->readers[i])], scale, e);
+        status = multiply_columns(p, &a->m->params[number_of(a, p->readers[i])], scale, spool, e);
     }
-    if (status == 0 && p->norm.w) status = divide(p->norm.w, 0, p->width, offset, scale, e);
-    if (status == 0 && p->norm.b) status = divide(p->norm.b, 0, p->width, 0, scale, e);
-    if (status == 0 && p->before.w) status = divide(p->before.w, p->first, p->width, 0, scale, e);
-    if (status == 0 && p->before.b) status = divide(p->before.b, p->first, p->width, 0, scale, e);
+    if (status == 0 && p->norm.w) status = divide(p->norm.w, 0, p->width, offset, scale, spool, e);
+    if (status == 0 && p->norm.b) status = divide(p->norm.b, 0, p->width, 0, scale, spool, e);
+    if (status == 0 && p->before.w) status = divide(p->before.w, p->first, p->width, 0, scale, spool, e);
+    if (status == 0 && p->before.b) status = divide(p->before.b, p->first, p->width, 0, scale, spool, e);
     if (status == 0) scale_moments(a, p, scale);
     a->m->fingerprint[0] = 0;
     return status;

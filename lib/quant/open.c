@@ -2,6 +2,21 @@
 
 #include <stdlib.h>
 #include "base/buf.h"
+#include "cpu/pages.h"
+
+enum { RUN = 1 << 20 }; /* elements that are decoded before their pages are released: whole blocks of every type */
+
+void llm_param_decode(const struct llm_param *p, float *out)
+{
+    const struct llm_weight *w = &p->weight;
+    const uint64_t n = (uint64_t)llm_param_count(p);
+    for (uint64_t at = 0, run; at < n; at += run) {
+        const size_t from = llm_dtype_bytes(w->dtype, at);
+        run = n - at < RUN ? n - at : RUN;
+        llm_dtypes[w->dtype].decode((const char *)w->data + from, out + at, (size_t)run);
+        llm_weight_release_pages(w, from, llm_dtype_bytes(w->dtype, run));
+    }
+}
 
 float *llm_param_open(struct llm_param *p, struct llm_err *e)
 {
@@ -10,7 +25,7 @@ float *llm_param_open(struct llm_param *p, struct llm_err *e)
     if (p->owned && p->weight.dtype == LLM_F32) return (float *)(uintptr_t)p->weight.data;
     float *out = llm_alloc_huge(n, sizeof *out, p->name, e);
     if (!out) return NULL;
-    llm_dtypes[p->weight.dtype].decode(p->weight.data, out, n);
+    llm_param_decode(p, out);
     llm_weight_release(&p->weight);
     if (p->owned) free((void *)(uintptr_t)p->weight.data);
     p->weight.data = out;

@@ -10,6 +10,7 @@
 #include "cpu/pages.h"
 #include "model/spec/block.h"
 #include "quant/moments.h"
+#include "quant/open.h"
 #include "quant/quant.h"
 #include "quant/spool.h"
 
@@ -102,7 +103,7 @@ static float *pruned(const struct llm_param *p, const struct llm_quant_plan *pla
                                      .products = products};
     enum llm_prune_method used;
     if (!values) return NULL;
-    llm_dtypes[job->from].decode(job->in, values, (size_t)job->n);
+    llm_param_decode(p, values);
     if (llm_prune(&of, &used, damping, e) < 0) {
         free(values);
         return NULL;
@@ -181,13 +182,11 @@ static int change(struct llm_model *m, struct llm_param *p, const struct llm_qua
     llm_weight_release_pages(&p->weight, 0, r->bytes_from); /* nothing reads this tensor in the file again */
     llm_weight_release(&p->weight);
     if (p->owned) free((void *)p->weight.data);
-    void *spooled = plan->spool ? llm_quant_spool_put(plan->spool, out, r->bytes_to) : NULL;
-    if (spooled) free(out);
-    p->weight.data = spooled ? spooled : out;
+    p->weight.data = out;
     p->weight.dtype = r->to;
-    p->weight.map = spooled; /* memory is in no file: its pages must not be released */
-    p->weight.map_end = spooled ? (const char *)spooled + r->bytes_to : NULL;
-    p->owned = !spooled;
+    p->weight.map = p->weight.map_end = NULL; /* memory is in no file: its pages must not be released */
+    p->owned = true;
+    llm_quant_spool_param(plan->spool, p);
     m->fingerprint[0] = 0;
     if (plan->moments) llm_moments_unload(plan->moments, (size_t)(p - m->params));
     return 0;

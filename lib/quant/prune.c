@@ -44,8 +44,12 @@ static inline uint32_t key_of(float score)
     return bits & 0x7fffffff;
 }
 
-/* Sets out[i] for the `count` smallest of n scores, of equal ones the first, and clears it for the others: by the digits of their keys. */
-static void choose_least(const float *score, size_t n, size_t count, bool *out)
+/* What tells the smallest of many scores: those with keys below `last`, and `equal` of those with that key. */
+struct least { uint32_t last; size_t equal; };
+
+/* Of the `count` smallest of n scores, by the digits of their keys. score_at(arg, i): score i. Inlined, so that the scores are no calls. */
+static inline __attribute__((always_inline)) struct least find_least(float (*score_at)(const void *arg, size_t i), const void *arg, size_t n,
+                                                                     size_t count)
 {
     static const int shifts[] = {20, 10, 0}, widths[] = {11, 10, 10};
     uint32_t prefix = 0; /* digits of the last key that is chosen */
@@ -54,18 +58,27 @@ static void choose_least(const float *score, size_t n, size_t count, bool *out)
         uint32_t counts[2048] = {0}, digit = 0;
         const uint32_t mask = ((uint32_t)1 << widths[d]) - 1;
         for (size_t i = 0; i < n; i++) {
-            const uint32_t key = key_of(score[i]) >> shifts[d];
+            const uint32_t key = key_of(score_at(arg, i)) >> shifts[d];
             counts[key & mask] += d == 0 || key >> widths[d] == prefix;
         }
         while (digit < mask && below + counts[digit] < count) below += counts[digit++];
         prefix = prefix << widths[d] | digit;
     }
-    size_t equal = count - below;
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t key = key_of(score[i]);
-        out[i] = key < prefix || (key == prefix && equal > 0);
-        equal -= key == prefix && equal > 0;
-    }
+    return (struct least){prefix, count - below};
+}
+
+/* Whether the next score, in their order, is one of the smallest: of equal ones the first are. */
+static inline bool is_least(struct least *l, float score)
+{
+    const uint32_t key = key_of(score);
+    const bool last = key == l->last && l->equal > 0;
+    l->equal -= last;
+    return key < l->last || last;
+}
+
+static float given(const void *scores, size_t i)
+{
+    return ((const float *)scores)[i];
 }
 
 /* All but `kept` of n neighbours. */
@@ -88,51 +101,52 @@ static size_t count_of(double share, size_t n)
 struct scoring {
     const struct llm_prune_job *job;
     const float *weights;          /* [k] √importance; NULL: all are 1 */
-    float *score;                  /* [n, k] */
-    bool *zero;                    /* [n, k] */
+    float *scores;                 /* [threads, k] of a row */
 };
 
-/* Scores of a row; then, unless the choice is over the whole matrix, the choice. */
-static void score_row(void *arg, size_t row, int thread)
+/* A row, whose elements compete with each other. */
+static void prune_row(void *arg, size_t row, int thread)
 {
     const struct scoring *s = arg;
     const struct llm_prune_pattern *p = &s->job->pattern;
-    const int64_t k = s->job->k, at = (int64_t)row * k;
-    float *score = s->score + at;
-    (void)thread;
-    for (int64_t j = 0; j < k; j++) score[j] = fabsf(s->job->w[at + j]) * (s->weights ? s->weights[j] : 1);
+    const int64_t k = s->job->k;
+    float *w = s->job->w + (int64_t)row * k, *score = s->scores + thread * k;
+    bool zero[NEIGHBOURS_MAX];
+    for (int64_t j = 0; j < k; j++) score[j] = fabsf(w[j]) * (s->weights ? s->weights[j] : 1);
     for (int64_t j = 0; p->of && j < k; j += p->of) {
-        choose_neighbours(score + j, (int)(k - j < p->of ? k - j : p->of), p->kept, s->zero + at + j);
+        const int n = (int)(k - j < p->of ? k - j : p->of);
+        choose_neighbours(score + j, n, p->kept, zero);
+        for (int i = 0; i < n; i++) w[j + i] = zero[i] ? 0 : w[j + i];
     }
-    if (!p->of && s->weights) choose_least(score, (size_t)k, count_of(p->share, (size_t)k), s->zero + at);
+    if (p->of) return;
+    struct least least = find_least(given, score, (size_t)k, count_of(p->share, (size_t)k));
+    for (int64_t j = 0; j < k; j++) w[j] = is_least(&least, score[j]) ? 0 : w[j];
 }
 
-static void clear_row(void *arg, size_t row, int thread)
+/* A share of the matrix: the keys of its elements are those of their magnitudes. */
+static void prune_smallest(const struct llm_prune_job *job)
 {
-    const struct scoring *s = arg;
-    const int64_t k = s->job->k, at = (int64_t)row * k;
-    (void)thread;
-    for (int64_t j = at; j < at + k; j++) s->job->w[j] = s->zero[j] ? 0 : s->job->w[j];
+    const size_t n = (size_t)(job->n * job->k);
+    struct least least = find_least(given, job->w, n, count_of(job->pattern.share, n));
+    for (size_t i = 0; i < n; i++) job->w[i] = is_least(&least, job->w[i]) ? 0 : job->w[i];
 }
 
 static int by_score(const struct llm_prune_job *job, const float *importance, struct llm_err *e)
 {
-    const size_t n = (size_t)(job->n * job->k);
-    struct scoring s = {.job = job, .score = llm_alloc(n, sizeof *s.score, "pruning", e)};
-    float *weights = s.score ? llm_alloc((size_t)job->k, sizeof *weights, "pruning", e) : NULL;
-    s.zero = weights ? llm_alloc(n, sizeof *s.zero, "pruning", e) : NULL;
-    if (s.zero) {
+    if (!job->pattern.of && !importance) {
+        prune_smallest(job);
+        return 0;
+    }
+    struct scoring s = {.job = job, .scores = llm_alloc((size_t)(llm_pool_threads() * job->k), sizeof *s.scores, "pruning", e)};
+    float *weights = s.scores ? llm_alloc((size_t)job->k, sizeof *weights, "pruning", e) : NULL;
+    if (weights) {
         for (int64_t j = 0; importance && j < job->k; j++) weights[j] = sqrtf(importance[j]);
         s.weights = importance ? weights : NULL;
-        llm_parallel((size_t)job->n, score_row, &s);
-        if (!job->pattern.of && !importance) choose_least(s.score, n, count_of(job->pattern.share, n), s.zero);
-        llm_parallel((size_t)job->n, clear_row, &s);
+        llm_parallel((size_t)job->n, prune_row, &s);
     }
-    int status = s.zero ? 0 : -1;
-    free(s.score);
+    free(s.scores);
     free(weights);
-    free(s.zero);
-    return status;
+    return weights ? 0 : -1;
 }
 
 /* ---- sparsegpt ---- */
@@ -141,8 +155,7 @@ struct sweep {
     const struct llm_prune_job *job;
     const float *u;                /* [k, k] */
     int64_t first, width;          /* columns of the block */
-    float *score;                  /* [n, width] with a share */
-    bool *zero;                    /* [n, width] */
+    bool *zero;                    /* [n, width] with a share, which is of the block's elements in all rows; NULL: of neighbours */
 };
 
 static inline float loss_of(float w, float diagonal)
@@ -150,12 +163,11 @@ static inline float loss_of(float w, float diagonal)
     return w * w / (diagonal * diagonal);
 }
 
-static void score_block(void *arg, size_t row, int thread)
+static float loss_at(const void *arg, size_t i)
 {
     const struct sweep *s = arg;
-    const float *w = s->job->w + (int64_t)row * s->job->k + s->first;
-    (void)thread;
-    for (int64_t j = 0; j < s->width; j++) s->score[(int64_t)row * s->width + j] = loss_of(w[j], s->u[(s->first + j) * (s->job->k + 1)]);
+    const int64_t row = (int64_t)i / s->width, j = s->first + (int64_t)i % s->width;
+    return loss_of(s->job->w[row * s->job->k + j], s->u[j * (s->job->k + 1)]);
 }
 
 /* Columns of the block one after another. error[width]: what became 0, over U's diagonal, with a minus sign. */
@@ -164,7 +176,7 @@ static void sweep_row(const struct sweep *s, int64_t row, float *error)
     const struct llm_prune_pattern *p = &s->job->pattern;
     const int64_t k = s->job->k;
     float *w = s->job->w + row * k + s->first, losses[NEIGHBOURS_MAX];
-    bool *zero = s->zero + row * s->width;
+    bool of_neighbours[BLOCK + NEIGHBOURS_MAX], *zero = s->zero ? s->zero + row * s->width : of_neighbours;
     for (int64_t j = 0; j < s->width; j++) {
         const float *u = s->u + (s->first + j) * k + s->first;
         if (p->of && j % p->of == 0) { /* by what the neighbours have become */
@@ -196,22 +208,21 @@ static int by_factor(const struct llm_prune_job *job, double *damping, struct ll
 {
     const int64_t step = job->pattern.of ? (BLOCK + job->pattern.of - 1) / job->pattern.of * job->pattern.of : BLOCK; /* whole groups */
     float *u = llm_inverse_factor(&(struct llm_products){job->products, NULL, job->k}, LLM_DAMPING, damping, e);
-    struct sweep s = {.job = job, .u = u, .score = u ? llm_alloc((size_t)(job->n * step), sizeof *s.score, "pruning", e) : NULL};
-    s.zero = s.score ? llm_alloc((size_t)(job->n * step), sizeof *s.zero, "pruning", e) : NULL;
-    for (s.first = 0; s.zero && s.first < job->k; s.first += step) {
+    struct sweep s = {.job = job, .u = u};
+    if (u && !job->pattern.of) s.zero = llm_alloc((size_t)(job->n * step), sizeof *s.zero, "pruning", e);
+    const bool ready = u && (s.zero || job->pattern.of);
+    for (s.first = 0; ready && s.first < job->k; s.first += step) {
         s.width = job->k - s.first < step ? job->k - s.first : step;
         const size_t n = (size_t)(job->n * s.width);
         if (!job->pattern.of) {
-            llm_parallel((size_t)job->n, score_block, &s);
-            choose_least(s.score, n, count_of(job->pattern.share, n), s.zero);
+            struct least least = find_least(loss_at, &s, n, count_of(job->pattern.share, n));
+            for (size_t i = 0; i < n; i++) s.zero[i] = is_least(&least, loss_at(&s, i));
         }
         llm_parallel((size_t)((job->n + ROWS - 1) / ROWS), sweep_rows, &s);
     }
-    int status = s.zero ? 0 : -1;
     free(u);
-    free(s.score);
     free(s.zero);
-    return status;
+    return ready ? 0 : -1;
 }
 
 int llm_prune(const struct llm_prune_job *job, enum llm_prune_method *used, double *damping, struct llm_err *e)

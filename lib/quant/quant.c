@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "base/pages.h"
 #include "cpu/kernels.h"
 #include "cpu/pages.h"
 #include "cpu/pool.h"
@@ -19,7 +20,7 @@ const char *const llm_quant_methods[LLM_QUANT_METHODS] = {[LLM_QUANT_AUTO] = "au
 
 
 #define PIECE 4096 /* values; a multiple of every block size */
-#define MAPPED ((size_t)8 << 20) /* bytes of a file that are read before their pages are released */
+#define READ ((size_t)2 << 20) /* bytes that are read before their pages are released */
 
 struct work {
     const struct llm_quant_job *job;
@@ -133,12 +134,14 @@ static int write_and_compare(const struct llm_quant_job *j, enum llm_quant_metho
         free(w.sums);
         return -1;
     }
-    const size_t piece_bytes = (size_t)bytes_of(w.from, PIECE), group = j->mapped ? MAPPED / piece_bytes : pieces;
+    const size_t piece_bytes = (size_t)bytes_of(w.from, PIECE), of_values = PIECE * sizeof *j->values;
+    const size_t group = j->values && piece_bytes < of_values ? READ / of_values : j->mapped || j->values ? READ / piece_bytes : pieces;
     for (size_t done = 0, n; done < pieces; done += n) {
         n = pieces - done < group ? pieces - done : group;
         w.first_piece = done;
         llm_parallel(n, quantize_piece, &w);
         if (j->mapped) llm_weight_release_pages(j->mapped, done * piece_bytes, n * piece_bytes);
+        if (j->values) llm_pages_release_within(j->values + done * PIECE, n * of_values, LLM_HUGE_PAGE);
     }
     for (size_t i = 0; i < pieces; i++) {
         const struct llm_fit_errors *s = &w.sums[i];

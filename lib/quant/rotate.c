@@ -100,13 +100,17 @@ static void turn_piece(void *arg, size_t item, int thread)
 struct rotation {
     struct llm_model *m;
     struct llm_rotor residual, values; /* of hidden_size; of head_dim */
+    struct llm_quant_spool *spool;
     struct llm_rotated *out;
 };
 
-static int turn(struct turning *t, const char *name, struct llm_err *e)
+/* Rotates vectors of the parameter p, which is open. */
+static int turn(const struct rotation *r, struct turning *t, struct llm_param *p, struct llm_err *e)
 {
     llm_parallel((size_t)((t->vectors + ROWS - 1) / ROWS), turn_piece, t);
-    return atomic_load(&t->failed) ? llm_no_memory(e, name) : 0;
+    if (atomic_load(&t->failed)) return llm_no_memory(e, p->name);
+    llm_quant_spool_param(r->spool, p);
+    return 0;
 }
 
 /* Rows of a matrix that reads the residual stream, after a norm with this gain (w NULL: none), or of a table that is added to it. */
@@ -118,7 +122,7 @@ static int turn_rows(const struct rotation *r, struct llm_param *p, const struct
     if (norm && norm->w && !(t.gain = llm_param_open(norm->w, e))) return -1;
     if (!(t.x = llm_param_open(p, e))) return -1;
     t.vectors = p->weight.n;
-    return turn(&t, p->name, e);
+    return turn(r, &t, p, e);
 }
 
 /* Columns of a matrix that is added to the residual stream, and its bias. */
@@ -129,10 +133,10 @@ static int turn_output(const struct rotation *r, const struct llm_linear_params 
     if (!p->w) return 0;
     if (!(t.x = llm_param_open(p->w, e))) return -1;
     t.step = t.inner = t.vectors = p->w->weight.k;
-    if (turn(&t, p->w->name, e) < 0) return -1;
+    if (turn(r, &t, p->w, e) < 0) return -1;
     if (!p->b) return 0;
     t = (struct turning){.x = llm_param_open(p->b, e), .n = n, .step = 1, .inner = 1, .vectors = 1, .rotor = &r->residual};
-    return t.x ? turn(&t, p->b->name, e) : -1;
+    return t.x ? turn(r, &t, p->b, e) : -1;
 }
 
 /* The gain has been folded into all that read the norm. */
@@ -158,17 +162,17 @@ static int turn_values(const struct rotation *r, const struct llm_module *x, str
     t.step = t.inner = k;
     t.outer_step = d * k;
     t.vectors = c->num_key_value_heads * k;
-    if (turn(&t, v->w->name, e) < 0) return -1;
+    if (turn(r, &t, v->w, e) < 0) return -1;
     t = (struct turning){.x = llm_param_open(out, e), .n = d, .step = 1, .outer_step = d, .inner = 1, .rotor = &r->values,
                          .vectors = out->weight.n * c->num_attention_heads};
-    if (!t.x || turn(&t, out->name, e) < 0) return -1;
+    if (!t.x || turn(r, &t, out, e) < 0) return -1;
     r->out->heads++;
     if (!v->b) return 0;
     t = (struct turning){.x = llm_param_open(v->b, e), .n = d, .step = 1, .outer_step = d, .inner = 1, .vectors = c->num_key_value_heads,
                          .rotor = &r->values};
     if (!t.x) return -1;
     t.x += first;
-    return turn(&t, v->b->name, e);
+    return turn(r, &t, v->b, e);
 }
 
 static int turn_mixer(const struct rotation *r, const struct llm_module *x, const struct llm_linear_params *norm, struct llm_err *e)
@@ -232,7 +236,7 @@ static const char *obstacle(const struct llm_model *m)
 }
 
 /* Gives the model a head of its own, with the values of the embedding. */
-static int untie(struct llm_model **m, struct llm_err *e)
+static int untie(struct llm_model **m, struct llm_quant_spool *spool, struct llm_err *e)
 {
     struct llm_config c = (*m)->config;
     c.tie_word_embeddings = false;
@@ -242,8 +246,10 @@ static int untie(struct llm_model **m, struct llm_err *e)
     *m = to;
     const struct llm_param *from = llm_model_embedding(to);
     float *head = llm_param_open(llm_model_head(to), e);
-    if (head) llm_dtypes[from->weight.dtype].decode(from->weight.data, head, (size_t)llm_param_count(from));
-    return head ? 0 : -1;
+    if (!head) return -1;
+    llm_param_decode(from, head);
+    llm_quant_spool_param(spool, llm_model_head(to));
+    return 0;
 }
 
 static int turn_model(const struct rotation *r, struct llm_err *e)
@@ -258,17 +264,17 @@ static int turn_model(const struct rotation *r, struct llm_err *e)
     return status == 0 ? reset_gain(r, &s->final_norm, e) : -1;
 }
 
-int llm_rotate(struct llm_model **m, struct llm_rotated *out, struct llm_err *e)
+int llm_rotate(struct llm_model **m, struct llm_quant_spool *spool, struct llm_rotated *out, struct llm_err *e)
 {
     const char *why = obstacle(*m);
     *out = (struct llm_rotated){0};
     if (why) return llm_fail(e, EX_UNAVAILABLE, "--rotate: a model of type '%s': %s", (*m)->config.model_type, why);
     out->untied = llm_model_head(*m) == llm_model_embedding(*m);
-    if (out->untied && untie(m, e) < 0) return -1;
+    if (out->untied && untie(m, spool, e) < 0) return -1;
     const struct llm_config *c = &(*m)->config;
     out->width = c->hidden_size;
     out->hadamard = power_of_two(c->hidden_size);
-    struct rotation r = {.m = *m, .out = out};
+    struct rotation r = {.m = *m, .spool = spool, .out = out};
     int status = llm_rotor_init(&r.residual, c->hidden_size, SEED, e);
     if (status == 0) status = llm_rotor_init(&r.values, c->head_dim, VALUES, e);
     if (status == 0) status = turn_model(&r, e);

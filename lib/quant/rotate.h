@@ -4,6 +4,7 @@
 #define LLM_QUANT_ROTATE_H
 
 #include "model/weights/model.h"
+#include "quant/spool.h"
 
 /* An orthogonal matrix Q [n, n], n = 2ᵃ·m: signs, then a Hadamard matrix of 2ᵃ beside a Hartley matrix of m (all elements ±1/√n if m is 1). */
 struct llm_rotor {
@@ -21,8 +22,9 @@ struct llm_rotated {
     int64_t heads;                 /* layers whose heads' values are rotated */
     bool untied;                   /* the head is a matrix of its own now */
 };
-/* Rotates *m, whose changed parameters become F32. A tied head becomes a matrix of its own, as the last norm's gain is folded into it alone: *m is
- * then another model, which has the weights of the old one. 0 or -1; EX_UNAVAILABLE: why this model cannot be rotated, which is then unchanged. */
-int llm_rotate(struct llm_model **m, struct llm_rotated *out, struct llm_err *e) LLM_MUST_CHECK;
+/* Rotates *m, whose changed parameters become F32 and go to `spool` (NULL: they stay in memory). A tied head becomes a matrix of its own, as the last
+ * norm's gain is folded into it alone: *m is then another model, which has the weights of the old one. 0 or -1; EX_UNAVAILABLE: why this model cannot
+ * be rotated, which is then unchanged. */
+int llm_rotate(struct llm_model **m, struct llm_quant_spool *spool, struct llm_rotated *out, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

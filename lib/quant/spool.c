@@ -46,6 +46,17 @@ void *llm_quant_spool_put(struct llm_quant_spool *s, const void *data, size_t by
     return p;
 }
 
+void llm_quant_spool_param(struct llm_quant_spool *s, struct llm_param *p)
+{
+    const size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
+    void *spooled = s && p->owned ? llm_quant_spool_put(s, p->weight.data, bytes) : NULL;
+    if (!spooled) return;
+    free((void *)(uintptr_t)p->weight.data);
+    p->weight.data = p->weight.map = spooled;
+    p->weight.map_end = (const char *)spooled + bytes;
+    p->owned = false;
+}
+
 size_t llm_quant_spool_bytes(const struct llm_quant_spool *s, const void *p)
 {
     for (size_t i = 0; i < s->n; i++) {

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/err.h"
+#include "model/model.h"
 
 /* Zero-initialise; release after the last use of what was put. */
 struct llm_quant_spool {
@@ -21,6 +21,8 @@ struct llm_quant_spool {
 void *llm_quant_spool_put(struct llm_quant_spool *s, const void *data, size_t bytes);
 /* The bytes of the mapping p, if llm_quant_spool_put returned it; else 0. */
 size_t llm_quant_spool_bytes(const struct llm_quant_spool *s, const void *p);
+/* Moves the data of a parameter, if they are in memory of their own and as many, to the file. spool: NULL: they stay. */
+void llm_quant_spool_param(struct llm_quant_spool *s, struct llm_param *p);
 void llm_quant_spool_release(struct llm_quant_spool *s);
 #define LLM_SPOOL_LEAST ((size_t)1 << 18)
 

@@ -259,3 +259,59 @@ for source, size, to in ("BF16", 2, "f32"), ("F32", 4, "q8_0"):
     assert status == 0 and used.ru_maxrss * 1024 < 1.2 * largest, (source, to, used.ru_maxrss * 1024, largest)
 END_PYTHON
 }
+
+# peak ARGUMENT...: KiB of memory that llm-quantize takes.
+peak() {
+    python3 - "$@" << 'END'
+import os, subprocess, sys
+run = subprocess.Popen(["llm-quantize", "-q", *sys.argv[1:]])
+_, status, used = os.wait4(run.pid, 0)
+assert status == 0, sys.argv
+print(used.ru_maxrss)
+END
+}
+
+# peak_model FOLDER F32|BF16 HIDDEN INNER VOCABULARY: a Llama of one layer whose matrices of the feed-forward part are the largest.
+peak_model() {
+    python3 - "$@" << 'END'
+import json, os, struct, sys
+folder, dtype, h, f, vocab = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+config = {"model_type": "llama", "vocab_size": vocab, "hidden_size": h, "intermediate_size": f, "num_hidden_layers": 1, "num_attention_heads": 4,
+          "num_key_value_heads": 4, "tie_word_embeddings": True}
+shapes = {"embed_tokens.weight": [vocab, h], "norm.weight": [h], "layers.0.input_layernorm.weight": [h], "layers.0.post_attention_layernorm.weight": [h],
+          "layers.0.mlp.gate_proj.weight": [f, h], "layers.0.mlp.up_proj.weight": [f, h], "layers.0.mlp.down_proj.weight": [h, f]}
+shapes |= {f"layers.0.self_attn.{p}_proj.weight": [h, h] for p in "qkvo"}
+header, end, size = {}, 0, 4 if dtype == "F32" else 2
+for name, shape in shapes.items():
+    n = size * shape[0] * (shape[1] if len(shape) > 1 else 1)
+    header["model." + name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + n]}
+    end += n
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+os.makedirs(folder)
+values = b"".join(struct.pack("<f", ((i * 7919) % 1021 - 510) / 8192)[4 - size:] for i in range(1 << 14))
+with open(f"{folder}/model.safetensors", "wb") as out:
+    out.write(struct.pack("<Q", len(text)) + text)
+    for i in range(0, end, len(values)):  # this process's own peak counts as that of its children
+        out.write(values[:end - i])
+json.dump(config, open(f"{folder}/config.json", "w"))
+END
+}
+
+@test "memory: pruning and rotations take one tensor in F32" {
+    need_tool python3
+    [[ -z ${SANITIZER-} ]] || skip "$SANITIZER's own memory counts"
+    peak_model small F32 64 64 64
+    local of option type least threads=1 most=$((256 * 32768 * 4 / 1024 * 12 / 10))
+    least=$(peak -j 2 -t q8_0 small o.safetensors)
+    for of in F32 BF16; do
+        peak_model $of $of 256 32768 256
+        for option in '--prune .5' '--prune 2:4' --rotate '--rotate --prune 2:4'; do
+            for type in f32 q8_0; do
+                run peak -j $threads -t $type $option $of o.gguf
+                [[ $status == 0 && $output -lt $((least + most)) ]] || fail "$of $option $type, $threads threads: $output KiB, $least of a small model"
+                threads=$((3 - threads))
+            done
+        done
+    done
+}

@@ -148,6 +148,18 @@ static void fill(const struct llm_config *c, const struct llm_arch *arch, const 
     llm_parallel((size_t)((f.rows + f.run - 1) / f.run), normal_rows, &f);
 }
 
+static int initialise(struct llm_model *m, size_t i, uint64_t seed, struct llm_err *e)
+{
+    struct llm_param *p = &m->params[i];
+    float *data = llm_alloc_huge((size_t)llm_param_count(p), sizeof *data, "weights", e);
+    if (!data) return -1;
+    fill(&m->config, m->arch, p->spec, (uint32_t)i, seed, data);
+    p->weight.data = data;
+    p->weight.dtype = LLM_F32;
+    p->owned = true;
+    return 0;
+}
+
 struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e)
 {
     const struct llm_arch *arch = llm_arch_find(c->model_type);
@@ -158,34 +170,34 @@ struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, st
     struct llm_model *m = llm_kernels_init(e) == 0 ? llm_model_shape(c, e) : NULL;
     if (!m) return NULL;
     for (size_t i = 0; i < m->n_params; i++) {
-        struct llm_param *p = &m->params[i];
-        float *data = llm_alloc_huge((size_t)llm_param_count(p), sizeof *data, "weights", e);
-        if (!data) {
-            llm_model_destroy(m);
-            return NULL;
-        }
-        fill(c, m->arch, p->spec, (uint32_t)i, seed, data);
-        p->weight.data = data;
-        p->weight.dtype = LLM_F32;
-        p->owned = true;
+        if (initialise(m, i, seed, e) == 0) continue;
+        llm_model_destroy(m);
+        return NULL;
     }
     return m;
 }
 
+/* Gives a new parameter the weights that `from` has of it. False: it has none. */
+static bool take_weights(struct llm_model *from, struct llm_param *to)
+{
+    struct llm_param *p = llm_model_find(from, to->name);
+    if (!p || llm_param_count(p) != llm_param_count(to) || p->shape[0] != to->shape[0]) return false;
+    to->weight = p->weight;
+    to->owned = p->owned;
+    p->weight = (struct llm_weight){.n = p->weight.n, .k = p->weight.k};
+    p->owned = false;
+    return true;
+}
+
 struct llm_model *llm_model_graft(struct llm_model *from, const struct llm_config *c, uint64_t seed, struct llm_err *e)
 {
-    struct llm_model *m = llm_model_create(c, seed, e);
-    for (size_t i = 0; m && i < m->n_params; i++) {
-        struct llm_param *to = &m->params[i];
-        struct llm_param *p = llm_model_find(from, to->name);
-        if (!p || llm_param_count(p) != llm_param_count(to) || p->shape[0] != to->shape[0]) continue;
-        free((void *)to->weight.data);
-        to->weight = p->weight;
-        to->owned = p->owned;
-        p->weight = (struct llm_weight){.n = p->weight.n, .k = p->weight.k};
-        p->owned = false;
-    }
+    struct llm_model *m = llm_kernels_init(e) == 0 ? llm_model_shape(c, e) : NULL;
     if (!m) return NULL;
+    for (size_t i = 0; i < m->n_params; i++) {
+        if (take_weights(from, &m->params[i]) || initialise(m, i, seed, e) == 0) continue;
+        llm_model_destroy(m);
+        return NULL;
+    }
     m->files = from->files;
     m->n_files = from->n_files;
     from->files = NULL;

@@ -98,7 +98,7 @@ static void same_function(void **state)
         struct llm_model *of = uneven(families[i]), *m = uneven(families[i]), *again = uneven(families[i]);
         assert_int_equal(llm_kl_base_init(&base, of, ids, TOKENS, CONTEXT, &e), 0);
         const bool tied = llm_model_head(m) == llm_model_embedding(m);
-        if (llm_rotate(&m, &r, &e) < 0) fail_msg("%s: %s", families[i], e.text);
+        if (llm_rotate(&m, NULL, &r, &e) < 0) fail_msg("%s: %s", families[i], e.text);
         assert_true(r.untied == tied && llm_model_head(m) != llm_model_embedding(m) && r.width == 48 && r.hadamard == 16);
         assert_true(r.heads == (of->config.kv_lora_rank > 0 ? 0 : 2));
         assert_int_equal(llm_kl_measure(&base, m, &kl, NULL, &e), 0);
@@ -109,7 +109,7 @@ static void same_function(void **state)
         assert_memory_not_equal(llm_model_embedding(m)->weight.data, llm_model_embedding(of)->weight.data, 48 * sizeof(float));
         llm_pool_stop();
         assert_int_equal(llm_pool_start(3, &e), 0);
-        assert_int_equal(llm_rotate(&again, &r, &e), 0);
+        assert_int_equal(llm_rotate(&again, NULL, &r, &e), 0);
         for (size_t k = 0; k < m->n_params; k++) {
             assert_memory_equal(m->params[k].weight.data, again->params[k].weight.data, (size_t)llm_param_count(&m->params[k]) * sizeof(float));
         }
@@ -129,7 +129,7 @@ static void what_cannot_be_rotated_is_refused(void **state)
     assert_int_equal(llm_pool_start(1, &e), 0);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct llm_model *m = uneven(refused[i].config), *before = uneven(refused[i].config);
-        assert_int_equal(llm_rotate(&m, &r, &e), -1);
+        assert_int_equal(llm_rotate(&m, NULL, &r, &e), -1);
         assert_int_equal(e.status, EX_UNAVAILABLE);
         if (!strstr(e.text, refused[i].why)) fail_msg("%s: %s", refused[i].config, e.text);
         for (size_t k = 0; k < m->n_params; k++) {
