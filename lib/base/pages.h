@@ -4,7 +4,7 @@
  * What is released, and when:
  * - Pages of a mapped weight, once a product has packed them into a form of its own or a row was looked up among them (cpu/pages.h): the file has
  *   them still, and the packed form is what later products read.
- * - Pages of a mapped weight that is quantised or decoded, as pieces of it are written in the other type (llm_quant_job.mapped, llm_param_decode), and
+ * - Pages of a mapped weight that is quantised or decoded, as pieces of it are written in the other type (llm_quant_job.mapped, llm_param_decode);
  *   those of pruned values, as pieces of them are stored (llm_quant_job.values).
  * - Pages of a mapped, frozen weight after each of its products in training: the others are read before it is again (llm_matmul.release).
  * - Pages of a compressed frame of a file, once it was decoded (io/checkpoint.c).
