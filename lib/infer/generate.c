@@ -168,8 +168,8 @@ static int note_log_probs(struct llm_completion *c, const float *logits, int64_t
     int32_t ids[LLM_MAX_TOP_LOG_PROBS];
     if (llm_grow((void **)&c->log_probs, &c->log_probs_room, at + 1, sizeof *c->log_probs, &c->err) < 0
         || llm_grow((void **)&c->top, &c->top_room, (at + 1) * (size_t)c->prompt.top, sizeof *c->top, &c->err) < 0) return -1;
-    c->log_probs[at] = (float)llm_log_prob(logits, n, id, NULL);
-    const double shift = c->log_probs[at] - (double)logits[id]; /* the same for all tokens */
+    const double log_prob = llm_log_prob(logits, n, id, NULL), shift = log_prob - (double)logits[id]; /* the same for all tokens */
+    c->log_probs[at] = (float)log_prob;
     llm_most_likely(logits, n, (int64_t)k, ids);
     for (size_t i = 0; i < k; i++) c->top[at * (size_t)c->prompt.top + i] = (struct llm_top_choice){ids[i], (float)(logits[ids[i]] + shift)};
     return 0;

@@ -77,6 +77,10 @@ request() {
     llm-infer -m "$M" -q --precision f32 --score --ids "5 6 7 $(jq -r '.ids | map(tostring) | join(" ")' out)" | tail -n 8 | cut -f1,3 > score
     jq -r '.logprobs.content[] | [.id, .logprob] | @tsv' out > said
     paste score said | awk '{ d = $2 - $4; if ($1 != $3 || d * d > 1e-9) { print; bad = 1 } } END { exit bad || NR != 8 }'
+    # samples of a prompt find the same tokens as likely, whichever each of them takes
+    llm-infer -m "$M" -q --jsonl --no-timings --logprobs 5 -n 1 --temp 3 --top-k 0 --samples 9 <<< '{"prompt": "Once upon a"}' > out
+    assert_equal "$(jq -c '.logprobs.content[0] | [.top_logprobs[] | [.id, .logprob]]' out | sort -u | wc -l)" 1
+    assert_equal "$(jq '.logprobs.content[0].id' out | sort -u | wc -l | awk '{print ($1 > 2)}')" 1
     # the choice at temperature 0 is the first of the most likely
     llm-infer -m "$M" -q --jsonl --no-timings --temp 0 -n 6 <<< '{"prompt": "Once", "logprobs": 1}' |
         jq -e '.logprobs.content | length > 0 and all(.id == .top_logprobs[0].id and .logprob == .top_logprobs[0].logprob and (.token | type) == "string")'
