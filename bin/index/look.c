@@ -36,10 +36,29 @@ static int print(struct llm_table *t, const struct llm_common *common, struct ll
     return llm_tables_print(common->output, llm_table_form(common), &t, 1, e);
 }
 
+/* A number from 0 to 1; NaN: not measured. */
+static void put_share(struct llm_table *t, double v)
+{
+    if (isnan(v)) llm_table_text(t, NULL);
+    else llm_table_printed(t, v, LLM_NUMBER_FIXED, 4);
+}
+
+/* The kind of the index, and of a graph its settings and how many rows it links: those of an unfinished batch wait. */
+static void put_graph(struct llm_table *t, const struct llm_index *x)
+{
+    const struct llm_graph *g = &x->graph;
+    const int64_t counts[] = {g->m, g->ef_build, g->n};
+    llm_table_text(t, x->dims == 0 ? NULL : g->m > 0 ? "hnsw" : "flat");
+    for (int i = 0; i < 3; i++) {
+        if (g->m > 0) put_count(t, (uint64_t)counts[i]);
+        else llm_table_text(t, NULL);
+    }
+}
+
 int index_stat(int argc, char **argv, struct llm_err *e)
 {
-    static const char *const columns[] = {"rows", "deleted", "dims", "metric", "vectors", "plain", "texts_bytes", "words", "postings", "seed",
-                                          "fingerprint", "place", NULL};
+    static const char *const columns[] = {"rows", "deleted", "dims", "metric", "vectors", "kind", "neighbours", "ef_build", "linked", "recall_at_10",
+                                          "plain", "texts_bytes", "words", "postings", "seed", "fingerprint", "place", NULL};
     struct args a = {0};
     struct llm_index x = {0};
     struct llm_table t;
@@ -52,6 +71,8 @@ int index_stat(int argc, char **argv, struct llm_err *e)
         put_count(&t, (uint64_t)x.dims);
         llm_table_text(&t, x.dims > 0 ? llm_metrics[x.metric] : NULL);
         llm_table_text(&t, llm_coarses[x.coarse]);
+        put_graph(&t, &x);
+        put_share(&t, x.has_recall ? x.recall : NAN);
         llm_table_text(&t, x.plain ? "yes" : "no");
         put_count(&t, x.texts.at[x.n]);
         put_count(&t, (uint64_t)x.n_words);
@@ -63,13 +84,6 @@ int index_stat(int argc, char **argv, struct llm_err *e)
     }
     llm_index_release(&x);
     return status;
-}
-
-/* A number from 0 to 1; NaN: not measured. */
-static void put_share(struct llm_table *t, double v)
-{
-    if (isnan(v)) llm_table_text(t, NULL);
-    else llm_table_printed(t, v, LLM_NUMBER_FIXED, 4);
 }
 
 int index_check(int argc, char **argv, struct llm_err *e)

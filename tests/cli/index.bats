@@ -22,6 +22,9 @@ rows() {
     assert_line $'metric\tcosine'
     assert_line $'words\t7'
     assert_line $'plain\tyes'
+    assert_line $'kind\tflat'
+    assert_line $'linked\t-'
+    assert_line $'recall_at_10\t-'
     run -0 llm-index stat --json "$G/rows.idx"
     [[ $output == '{"rows":3,'* ]]
 }
@@ -196,6 +199,12 @@ END
     tail -n +700 sorted.jsonl | llm-index build --kind hnsw -o late.idx # earlier ids come later: the graph is made anew
     head -n 699 sorted.jsonl | llm-index add -x late.idx
     cmp late.idx one.idx
+    run -0 llm-index stat one.idx
+    assert_line $'kind\thnsw'
+    assert_line $'neighbours\t16'
+    assert_line $'ef_build\t200'
+    assert_equal "$(awk '$1 == "linked" { print ($2 > 1400 && $2 <= 1500) }' <<< "$output")" 1
+    assert_line "$(llm-index check one.idx | sed -n 's/^stored_//p')"
     run -0 llm-index check one.idx
     awk -F'\t' '$1 == "recall_at_10" { recall = $2 } $1 == "found_by_own_vector" { own = $2 } $1 == "stored_recall_at_10" { stored = $2 }
         END { exit !(recall > .98 && own > .99 && stored == recall) }' <<< "$output"
