@@ -148,6 +148,23 @@ static json_t *text_without_calls(const struct tools *t, const struct llm_comple
     return o;
 }
 
+/* Whether the line has all tools that are called: what stands behind a tag is not held to them. */
+static bool are_tools(const struct tools *t, const json_t *calls)
+{
+    const json_t *call, *tool;
+    size_t i, k;
+    json_array_foreach(calls, i, call) {
+        const char *name = json_string_value(json_object_get(call, "name"));
+        bool found = false;
+        json_array_foreach(t->list, k, tool) {
+            const char *of = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+            found |= name && of && strcmp(name, of) == 0;
+        }
+        if (!found) return false;
+    }
+    return true;
+}
+
 json_t *tools_message(const struct tools *t, const struct session *s, const struct llm_completion *c, bool *called, struct llm_err *e)
 {
     struct llm_buf text = {0};
@@ -161,6 +178,10 @@ json_t *tools_message(const struct tools *t, const struct session *s, const stru
         talk = llm_tool_talk(t->form, p, text.n);
         const bool begun = t->always || (t->form->talk && talk == 0);
         status = llm_tool_calls_read(t->form, p + talk, text.n - talk, begun, &calls, &n_content, e);
+    }
+    if (calls && !are_tools(t, calls)) {
+        json_decref(calls);
+        calls = NULL;
     }
     if (calls) list = json_array();
     for (size_t i = 0; status == 0 && i < json_array_size(calls); i++) {

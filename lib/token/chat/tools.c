@@ -5,22 +5,23 @@
 #define DEEPSEEK_SEPARATOR "<｜tool▁sep｜>"
 const struct llm_tool_form llm_tool_forms[] = {
     {"deepseek-r1", {DEEPSEEK_SEPARATOR, "```json"}, "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>function" DEEPSEEK_SEPARATOR, "\n```json\n",
-     "\n```<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "", false, false, NULL, NULL, NULL},
+     "\n```<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "", false, false, NULL, NULL, 0, NULL},
     {"deepseek-v3.1", {DEEPSEEK_SEPARATOR}, "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", DEEPSEEK_SEPARATOR, "<｜tool▁call▁end｜>",
-     "<｜tool▁calls▁end｜>", "", false, false, NULL, NULL, NULL},
-    {"mistral-v11", {"[TOOL_CALLS]", "[ARGS]"}, "", "[TOOL_CALLS]", "[ARGS]", "", "", "", false, false, NULL, NULL, NULL},
-    {"mistral", {"[TOOL_CALLS]"}, "", "[TOOL_CALLS]", "", "", "", "arguments", true, false, NULL, NULL, NULL},
-    {"phi4", {"<|tool_call|>", "<|/tool_call|>"}, "", "<|tool_call|>", "", "<|/tool_call|>", "", "arguments", true, false, NULL, NULL, NULL},
+     "<｜tool▁calls▁end｜>", "", false, false, NULL, NULL, 0, NULL},
+    {"mistral-v11", {"[TOOL_CALLS]", "[ARGS]"}, "", "[TOOL_CALLS]", "[ARGS]", "", "", "", false, false, NULL, NULL, 0, NULL},
+    {"mistral", {"[TOOL_CALLS]"}, "", "[TOOL_CALLS]", "", "", "", "arguments", true, false, NULL, NULL, 0, NULL},
+    {"phi4", {"<|tool_call|>", "<|/tool_call|>"}, "", "<|tool_call|>", "", "<|/tool_call|>", "", "arguments", true, false, NULL, NULL, 0, NULL},
     {"command-r7b", {"<|START_ACTION|>", "\"tool_name\""}, "", "<|START_ACTION|>", "", "<|END_ACTION|>", "", "parameters", true, false, "tool_name",
-     "tool_call_id", NULL},
+     "tool_call_id", 0, NULL},
     {"command-r", {"Action:", "```json", "\"tool_name\""}, "Action:", "\n```json\n", "", "```", "", "parameters", true, false, "tool_name",
-     NULL, NULL},
-    {"granite", {"<|tool_call|>"}, "", "<|tool_call|>", "", "", "", "arguments", true, false, NULL, NULL, NULL},
-    {"hermes", {"<tool_call>", "</tool_call>"}, "", "<tool_call>", "", "</tool_call>", "", "arguments", false, false, NULL, NULL, NULL},
-    {"functionary-v3.2", {">>>all", ">>>${recipient}"}, "", ">>>", "\n", "", "", "", false, false, NULL, NULL, "all\n"},
-    {"functools", {"functools["}, "", "functools", "", "", "", "arguments", true, false, NULL, NULL, NULL},
-    {"functionary-v3.1", {"<function=", "</function>"}, "", "<function=", ">", "</function>", "", "", false, false, NULL, NULL, NULL},
-    {"llama3", {"<|start_header_id|>", "\"parameters\""}, "", "", "", "", "", "parameters", false, true, NULL, NULL, NULL},
+     NULL, 0, NULL},
+    {"granite", {"<|tool_call|>"}, "", "<|tool_call|>", "", "", "", "arguments", true, false, NULL, NULL, 0, NULL},
+    {"hermes", {"<tool_call>", "</tool_call>"}, "", "<tool_call>", "", "</tool_call>", "", "arguments", false, false, NULL, NULL, 0, NULL},
+    {"functionary-v3.2", {">>>all", ">>>${recipient}"}, "", ">>>", "\n", "", "", "", false, false, NULL, NULL, 0, "all\n"},
+    {"functools", {"functools["}, "", "functools", "", "", "", "arguments", true, false, NULL, NULL, 0, NULL},
+    {"functionary-v3.1", {"<function=", "</function>"}, "", "<function=", ">", "</function>", "", "", false, false, NULL, NULL,
+     LLM_TOOL_TAG_CODE, NULL},
+    {"llama3", {"<|start_header_id|>", "\"parameters\""}, "", "", "", "", "", "parameters", false, true, NULL, NULL, LLM_TOOL_TAG_CALL, NULL},
     {0}};
 
 /* Templates whose calls are no JSON, though they have another family's markers. */
@@ -137,6 +138,64 @@ static int take_calls(struct rest r, const struct llm_tool_form *f, json_t *call
     }
 }
 
+#define TAG "<|python_tag|>"
+
+/* name.call(key=JSON, …), and nothing after it. 0; 1: it is not so; -1. */
+static int take_python_call(struct rest r, json_t *calls, struct llm_err *e)
+{
+    static const char call[] = ".call(";
+    const char *end = memmem(r.p, r.n, call, sizeof call - 1);
+    json_t *name = end ? llm_json_text(r.p, (size_t)(end - r.p)) : NULL, *arguments = json_object();
+    int status = !arguments || (end && !name) ? llm_no_memory(e, "calls of tools") : end ? 0 : 1;
+    if (end) skip(&r, (size_t)(end - r.p) + sizeof call - 1);
+    while (status == 0 && !skip_text(&r, ")")) {
+        const char *equals = NULL;
+        if (json_object_size(arguments) > 0 && !skip_text(&r, ",")) status = 1;
+        skip_space(&r);
+        if (status == 0 && !(equals = r.n > 0 ? memchr(r.p, '=', r.n) : NULL)) status = 1;
+        if (status != 0) break;
+        size_t n = (size_t)(equals - r.p);
+        const char *key = r.p;
+        skip(&r, n + 1);
+        while (n > 0 && key[n - 1] == ' ') n--;
+        skip_space(&r);
+        json_t *v = take_json(&r), *named = v ? llm_json_text(key, n) : NULL;
+        if (!v) status = 1;
+        else if (!named || json_object_set(arguments, json_string_value(named), v) < 0) status = llm_no_memory(e, "calls of tools");
+        json_decref(named);
+        json_decref(v);
+    }
+    if (status == 0 && r.n > 0) status = 1;
+    if (status == 0) return add_call(calls, name, arguments, e);
+    json_decref(name);
+    json_decref(arguments);
+    return status;
+}
+
+/* The call behind the tag: 0, with *calls, *n_content (bytes before the tag); 1: there is none; -1. */
+static int take_tagged(const struct llm_tool_form *f, const char *text, size_t n, json_t **calls, size_t *n_content, struct llm_err *e)
+{
+    const char *at = f->tag != LLM_TOOL_TAG_NONE && n > 0 ? memmem(text, n, TAG, sizeof TAG - 1) : NULL;
+    if (!at) return 1;
+    struct rest r = {at, n - (size_t)(at - text)};
+    skip(&r, sizeof TAG - 1);
+    json_t *found = json_array();
+    int status = found ? 1 : llm_no_memory(e, "calls of tools");
+    if (found && f->tag == LLM_TOOL_TAG_CALL) {
+        status = take_python_call(r, found, e);
+    } else if (found && r.n > 0) {
+        status = add_call(found, json_string("python"), json_pack("{s:o}", "code", llm_json_text(r.p, r.n)), e);
+    }
+    if (status != 0) {
+        json_decref(found);
+        return status;
+    }
+    *calls = found;
+    *n_content = (size_t)(at - text);
+    while (*n_content > 0 && strchr(" \t\r\n", text[*n_content - 1]) && text[*n_content - 1]) --*n_content;
+    return 0;
+}
+
 const char *llm_tool_no_call(const char *template_text, const char *prompt, size_t n)
 {
     const struct llm_tool_form *f = llm_tool_form_find(template_text);
@@ -156,8 +215,10 @@ int llm_tool_calls_read(const struct llm_tool_form *f, const char *text, size_t 
     const char *mark = *f->open ? f->open : f->begin;
     *calls = NULL;
     *n_content = n;
+    const int tagged = begun ? 1 : take_tagged(f, text, n, calls, n_content, e);
+    if (tagged != 1) return tagged;
     if (!begun && f->bare) {
-        (void)skip_text(&r, "<|python_tag|>");
+        (void)skip_text(&r, TAG);
         if (r.n == 0 || *r.p != '{') return 0;
     } else if (!begun) {
         const char *at = n > 0 ? memmem(text, n, mark, strlen(mark)) : NULL;

@@ -17,6 +17,7 @@ struct llm_tool_form {
     bool bare;                 /* a text that begins with a call's '{' is one: `begin` is "" */
     const char *key;           /* of the name; NULL: "name" */
     const char *id;            /* of a number, as a text, with which a call begins; NULL: none */
+    enum { LLM_TOOL_TAG_NONE, LLM_TOOL_TAG_CALL, LLM_TOOL_TAG_CODE } tag; /* what may follow "<|python_tag|>": a call as of Python, code */
     const char *talk;          /* the prompt ends in `begin`, and an answer that is no call begins with this; NULL: it does not */
 };
 /* Ends with a NULL name. A further family is a row, before any whose hints its templates have, too. */
@@ -29,9 +30,10 @@ const char *llm_tool_no_call(const char *template_text, const char *prompt, size
 
 /* How many bytes at the beginning of an answer say only that what follows is no call. */
 size_t llm_tool_talk(const struct llm_tool_form *f, const char *text, size_t n);
-/* Reads the calls in a text; special tokens must be in it as they are written. `begun`: the text begins after `open` and `begin`. *calls: an array of
- * {"name": …, "arguments": {…}}, the caller's; NULL if there is none, or what looks like one is not whole. *n_content: bytes before the first call,
- * white space at their end left out. 0 or -1. */
+/* Reads the calls in a text, also the one behind "<|python_tag|>" (`tag`): name.call(key=JSON, …), or code, the argument "code" of "python". Special
+ * tokens must be in it as they are written. `begun`: the text begins after `open` and `begin`. *calls: an array of {"name": …, "arguments": {…}}, the
+ * caller's; NULL if there is none, or what looks like one is not whole. *n_content: bytes before the first call, white space at their end left out.
+ * 0 or -1. */
 int llm_tool_calls_read(const struct llm_tool_form *f, const char *text, size_t n, bool begun, json_t **calls, size_t *n_content,
                         struct llm_err *e) LLM_MUST_CHECK;
 /* If the template writes arguments, or calls as a whole, by its filter tojson, those of messages that are texts, as
