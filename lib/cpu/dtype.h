@@ -37,6 +37,11 @@ enum llm_dtype llm_dtype_find(const char *name);
 /* Bytes of n elements in rows of row_len (each row whole blocks); 0 when n is not a multiple or the product overflows. */
 size_t llm_dtype_bytes(enum llm_dtype t, uint64_t n);
 
+/* The type of the blocks of a type that stores rotated values (q8_0 of q8_0_rot); every other type is its own. */
+enum llm_dtype llm_dtype_unrotated(enum llm_dtype t);
+/* Rotates each 32 of n values, as those types do; again: back. */
+void llm_dtype_rotate(float *x, size_t n);
+
 uint16_t llm_bf16_from_f32(float x); /* nearest even; NaN stays a quiet NaN */
 float llm_bf16_to_f32(uint16_t x);
 uint16_t llm_f16_from_f32(float x);

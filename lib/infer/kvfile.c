@@ -184,6 +184,7 @@ static int look_at_types(struct llm_kv_file *f, const struct llm_header *h, stru
         layer->types = (struct llm_kv_pair){LLM_F32, LLM_F32};
         if (s->n_kv_heads > 0 && s->source != l) layer->types = f->layers[s->source].types;
         if (has_keys(s, l) && (look_at_type(h, key, &layer->types.k, e) < 0 || look_at_type(h, value, &layer->types.v, e) < 0)) return -1;
+        layer->types.v = llm_dtype_unrotated(layer->types.v); /* of a latent, which is both: as --cache-type has it */
     }
     return 0;
 }

@@ -1,22 +1,24 @@
 #include "infer/kvtypes.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
 #include "base/suggest.h"
 
-const enum llm_dtype llm_kv_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_NO_DTYPE};
+const enum llm_dtype llm_kv_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_Q8_0_ROT, LLM_Q4_0_ROT, LLM_NO_DTYPE};
 
 const char *llm_kv_word(int i) { return llm_kv_types[i] == LLM_NO_DTYPE ? NULL : llm_dtypes[llm_kv_types[i]].name; }
 
-/* The type that the first n bytes of `word` name. */
-static int read_type(const char *word, size_t n, enum llm_dtype *type, struct llm_err *e)
+/* The type that the first n bytes of `word` name; of values, which are not rotated, if `values`. */
+static int read_type(const char *word, size_t n, bool values, enum llm_dtype *type, struct llm_err *e)
 {
     struct llm_suggest near;
     char list[200] = "", found[40];
     for (int i = 0; llm_kv_word(i); i++) {
+        if (values && llm_kv_types[i] != llm_dtype_unrotated(llm_kv_types[i])) continue;
         if (strlen(llm_kv_word(i)) != n || strncmp(word, llm_kv_word(i), n) != 0) continue;
         *type = llm_kv_types[i];
         return 0;
@@ -24,6 +26,7 @@ static int read_type(const char *word, size_t n, enum llm_dtype *type, struct ll
     snprintf(found, sizeof found, "%.*s", (int)(n < 39 ? n : 39), word);
     llm_suggest_begin(&near, found);
     for (int i = 0; llm_kv_word(i); i++) {
+        if (values && llm_kv_types[i] != llm_dtype_unrotated(llm_kv_types[i])) continue;
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? "|" : "", llm_kv_word(i));
         llm_suggest_add(&near, llm_kv_word(i), llm_kv_word(i));
     }
@@ -46,9 +49,9 @@ static int read_part(const char *text, size_t n, struct llm_kv_pair *of, int64_t
         }
         if (of && last >= layers) return llm_fail(e, LLM_EX_USAGE, "expected layers below %" PRId64 ", found %" PRId64, layers, last);
     }
-    if (read_type(types, (size_t)((comma ? comma : end) - types), &pair.k, e) < 0) return -1;
-    pair.v = pair.k;
-    if (comma && read_type(comma + 1, (size_t)(end - comma - 1), &pair.v, e) < 0) return -1;
+    if (read_type(types, (size_t)((comma ? comma : end) - types), false, &pair.k, e) < 0) return -1;
+    pair.v = llm_dtype_unrotated(pair.k);
+    if (comma && read_type(comma + 1, (size_t)(end - comma - 1), true, &pair.v, e) < 0) return -1;
     for (int64_t l = first; of && l <= last; l++) of[l] = pair;
     return 0;
 }
@@ -89,7 +92,7 @@ char *llm_kv_types_text(const struct llm_kv_pair *of, int64_t n, struct llm_err 
         if (end - first == 1) snprintf(layers, sizeof layers, "%" PRId64 ":", first);
         else snprintf(layers, sizeof layers, "%" PRId64 "-%" PRId64 ":", first, end - 1);
         at += (size_t)snprintf(text + at, PART, "%s%s%s", first ? "/" : "", first == 0 && end == n ? "" : layers, llm_dtypes[of[first].k].name);
-        if (of[first].v != of[first].k) at += (size_t)snprintf(text + at, PART, ",%s", llm_dtypes[of[first].v].name);
+        if (of[first].v != llm_dtype_unrotated(of[first].k)) at += (size_t)snprintf(text + at, PART, ",%s", llm_dtypes[of[first].v].name);
     }
     return text;
 }

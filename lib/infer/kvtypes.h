@@ -1,6 +1,6 @@
 /* The types in which a cache stores the keys and values of each layer, as a text: parts divided by '/', each "K[,V]" or "LAYERS:K[,V]". LAYERS is
- * "3" or "2-5" (from 0), V is K unless given: "q8_0", "q8_0,q4_0", "q8_0,q4_0/0-1:bf16". A part without layers is of all of them; later parts
- * win. */
+ * "3" or "2-5" (from 0), V is K without rotation unless given: "q8_0", "q8_0_rot,q4_0", "q8_0,q4_0/0-1:bf16". A part without layers is of all of
+ * them; later parts win. */
 #ifndef LLM_INFER_KVTYPES_H
 #define LLM_INFER_KVTYPES_H
 

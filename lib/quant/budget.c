@@ -13,7 +13,7 @@
 
 const enum llm_dtype llm_budget_types[] = {LLM_Q2_K, LLM_Q3_K, LLM_IQ4_XS, LLM_Q4_K, LLM_Q5_K, LLM_Q6_K, LLM_Q4_0, LLM_IQ4_NL, LLM_Q5_0, LLM_Q5_1,
                                            LLM_Q8_0, LLM_IQ3_S, LLM_IQ3_XXS, LLM_IQ2_S, LLM_IQ2_XS, LLM_N_DTYPES};
-const enum llm_dtype llm_budget_cache_types[] = {LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_N_DTYPES};
+const enum llm_dtype llm_budget_cache_types[] = {LLM_BF16, LLM_Q8_0, LLM_Q8_0_ROT, LLM_Q4_0, LLM_Q4_0_ROT, LLM_N_DTYPES};
 
 static uint64_t stored_bytes(const struct llm_model *m, const struct llm_quant_plan *plan, const struct llm_param *p, enum llm_dtype type)
 {
@@ -197,7 +197,8 @@ static int find_cached(struct search *s, struct llm_err *e)
         struct cached c = {.layer = i / 2, .part = (int)(i % 2), .width = shape.n_kv_heads * d};
         if (!has_own(&shape, i / 2) || d == 0) continue;
         for (const enum llm_dtype *t = llm_budget_cache_types; *t != LLM_N_DTYPES; t++) {
-            if (d % llm_dtypes[*t].block_size == 0) c.types[c.n++] = *t;
+            const bool serves = c.part == 0 || *t == llm_dtype_unrotated(*t); /* values are not rotated */
+            if (serves && d % llm_dtypes[*t].block_size == 0) c.types[c.n++] = *t;
         }
         s->cached[s->n_cached++] = c;
     }
@@ -246,7 +247,7 @@ static int report_cache(const struct search *s, struct llm_budget *out, struct l
         const uint64_t bytes = llm_dtype_bytes(type, (uint64_t)(s->tokens * c->width));
         out->cache[c->layer][c->part] = (struct llm_budget_cache){type, c->harm[c->chosen], bytes, c->width};
         if (c->part) types[c->layer].v = type;
-        else types[c->layer] = (struct llm_kv_pair){type, type};
+        else types[c->layer] = (struct llm_kv_pair){type, llm_dtype_unrotated(type)};
         out->predicted += c->harm[c->chosen];
         out->bytes += bytes;
     }
@@ -349,8 +350,10 @@ static int search(struct search *s, uint64_t bytes, int *choice, struct llm_err 
 {
     uint64_t fixed;
     int status = find_candidates(s, &fixed, e) < 0 || find_cached(s, e) < 0 ? -1 : 0;
-    if (status == 0 && (bytes < fixed || bytes - fixed < least_bytes(s))) { /* before hours of measurement */
-        return llm_fail(e, LLM_EX_USAGE, "--budget: %" PRIu64 " bytes are less than the smallest types need", bytes);
+    const uint64_t needed = status == 0 ? fixed + least_bytes(s) : 0;
+    if (bytes < needed) { /* before hours of measurement */
+        return llm_fail(e, LLM_EX_USAGE, "--budget: %" PRIu64 " bytes are less than the smallest types need: expected at least %" PRIu64, bytes,
+                        needed);
     }
     for (size_t i = 0; i < s->n && status == 0; i++) status = find_errors(s, &s->v[i], e);
     if (status == 0) status = measure_cache(s, e);

@@ -147,7 +147,7 @@ struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct
 #define LLM_KV_TILE 64
 struct llm_kv_view {
     void *const *k, *const *v;  /* tiles, at least (pos + n) / 64 rounded up. v NULL: a value is the first d_v channels of its key (MLA) */
-    enum llm_dtype k_type, v_type; /* each F32, F16, BF16, Q8_0 or Q4_0 */
+    enum llm_dtype k_type, v_type; /* each F32, F16, BF16, Q8_0 or Q4_0; keys Q8_0_ROT or Q4_0_ROT, too */
 };
 /* A run of new tokens of one sequence: rows [first, first + n) of q, k, v stand at positions pos .. pos + n - 1 of the cache, which are those in the
  * text unless keys before them were evicted (infer/kv.h). */

@@ -70,7 +70,7 @@ completes() {
     completes llm-train --order r
     assert_equal "$output" random
     completes llm-infer --cache-type q
-    assert_equal "$output" $'q4_0\nq8_0'
+    assert_equal "$output" $'q4_0\nq4_0_rot\nq8_0\nq8_0_rot'
 }
 
 @test "files for operands and for options that take one; nothing for numbers" {

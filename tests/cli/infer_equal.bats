@@ -77,7 +77,7 @@ resume() {
 @test "samples that share a cache = samples alone; F32 and F16 caches hold what they say" {
     llm-infer -m "$M" --ids -n 10 --samples 4 "$(seq -s ' ' 1 130)" > shared
     llm-infer -m "$M" --ids -n 10 --samples 4 --parallel 1 -b 9 "$(seq -s ' ' 1 130)" | cmp - shared
-    for type in f32 f16 bf16 q8_0 q4_0 q8_0,q4_0 0:f32,bf16/1:q8_0,f16; do
+    for type in f32 f16 bf16 q8_0 q4_0 q8_0,q4_0 0:f32,bf16/1:q8_0,f16 q4_0_rot 0:q8_0_rot,bf16/1:q4_0_rot; do
         llm-infer -m "$M" --cache-type $type --kv-out "${type//\//_}.kv" --ids -n 0 "$(seq -s ' ' 1 130)"
         [[ $(llm-kvinspect "${type//\//_}.kv" | awk '$1 == "type" {print $2}') == "$type" ]]
         run -0 llm-infer -m "$M" --cache-type $type --ids -n 10 --kv-in "${type//\//_}.kv"

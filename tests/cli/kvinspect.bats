@@ -66,7 +66,7 @@ npy() {
 }
 
 @test "an exported tensor is a NumPy file of the cache's numbers" {
-    for type in f32 f16 bf16 q8_0 q4_0; do
+    for type in f32 f16 bf16 q8_0 q4_0 q8_0_rot q4_0_rot; do
         llm-infer -m "$M" --precision f32 --cache-type $type -n 0 --kv-out $type.kv --ids "$(seq -s ' ' 1 70)"
         llm-kvinspect export --tensor layers.0.k -o $type.npy $type.kv # the same numbers, rounded once
         head -c 128 $type.npy | grep -aqE "'fortran_order': False, 'shape': \(70, 1, 32,?\)"
@@ -78,9 +78,11 @@ npy() {
     npy f4 bf16.npy > bf16
     npy f4 q8_0.npy > q8_0
     npy f4 q4_0.npy > q4_0
+    npy f4 q8_0_rot.npy > q8_0_rot
+    npy f4 q4_0_rot.npy > q4_0_rot
     npy u2 f16.npy | awk '{sign = $1 >= 32768 ? -1 : 1; e = int($1 / 1024) % 32; m = $1 % 1024
         print sign * (e ? (1 + m / 1024) * 2 ^ (e - 15) : m * 2 ^ -24)}' > f16
-    for type in f16:5e-4 bf16:4e-3 q8_0:4e-3 q4_0:13e-2; do
+    for type in f16:5e-4 bf16:4e-3 q8_0:4e-3 q4_0:13e-2 q8_0_rot:8e-3 q4_0_rot:13e-2; do
         paste f32 "${type%:*}" | awk -v bound="${type#*:}" '{a = $1 < 0 ? -$1 : $1; d = $1 - $2; if (d < 0) d = -d; if (a > size) size = a; if (d > most) most = d}
             END {exit !(most > 0 && most < bound * size)}' || fail "$type"
     done
@@ -314,7 +316,7 @@ traced() {
 import json, sys
 mine = {(r["type"], r["layer"], r["head"]): r for r in map(json.loads, open("quant"))}
 want = json.load(open(sys.argv[1]))["quant"]
-assert len(mine) == 20 and len(want) == 16
+assert len(mine) == 28 and len(want) == 16
 for w in want:
     r = mine[w["type"], w["layer"], w["head"]]
     # two computations in FP32 differ before they are rounded: a key near the middle of two steps goes either way, so few types are equal to 1e-3
@@ -324,8 +326,11 @@ for w in want:
 for layer in 0, 1:
     for head in 0, 1:
         assert not any(mine["f32", layer, head][name] for name in ("kl", "output_error", "k_error", "v_error"))
+        for kind in "q8_0", "q4_0":
+            plain, rotated = mine[kind, layer, head], mine[kind + "_rot", layer, head]
+            assert rotated["v_error"] == plain["v_error"] and 0.5 < rotated["k_error"] / plain["k_error"] < 1.5 != 1, (plain, rotated)
 END
-    [[ $(llm-kvinspect quant traced.kv | wc -l) == 6 && $(llm-kvinspect quant --by layer traced.kv | wc -l) == 11 ]]
+    [[ $(llm-kvinspect quant traced.kv | wc -l) == 8 && $(llm-kvinspect quant --by layer traced.kv | wc -l) == 15 ]]
     # a rounded cache loses nothing more in its own type
     llm-infer -m "$M" --precision f32 --cache-type q8_0 -n 0 --trace-queries 4 --kv-out q8.kv --ids "$(seq -s ' ' 1 70)"
     [[ $(llm-kvinspect quant q8.kv | awk '$1 == "q8_0" {print $4, $5}') == '0 0' ]]

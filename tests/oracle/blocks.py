@@ -57,3 +57,15 @@ for name, values_at in {"q8_0_2of4": 6, "bf16_2of4": 4}.items():
             for j, place in enumerate(PLACES[code]):
                 values[four * 4 + place] = kept[four * 2 + j]
         print(name, block.tobytes().hex(), hashlib.sha256(values.tobytes()).hexdigest(), sep="\t")
+
+# blocks of Q8_0 and Q4_0 whose values are multiplied by the Hadamard matrix of 32 over the root of 32, by steps that round to FP32
+for name in ("Q8_0", "Q4_0"):
+    for i in range(12):
+        block = rng.integers(0, 256, GGML_QUANT_SIZES[Type[name]][1], dtype=np.uint8)
+        block[:2] = np.frombuffer(np.float16(rng.standard_normal() * 10.0 ** -int(i % 5)).tobytes(), np.uint8)
+        values = dequantize(block[None, :], Type[name])[0].astype("<f4")
+        for step in (1, 2, 4, 8, 16):
+            pairs = values.reshape(-1, 2, step)
+            values = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], 1).reshape(32)
+        values = values * np.float32(32**-0.5)
+        print(name.lower() + "_rot", block.tobytes().hex(), hashlib.sha256(values.tobytes()).hexdigest(), sep="\t")

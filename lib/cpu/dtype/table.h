@@ -40,7 +40,9 @@
     X(TQ1_0, tq1_0, 256, 54, 34, 36, NO, NO, NO)           \
     X(TQ2_0, tq2_0, 256, 66, 35, 37, NO, NO, NO)           \
     X(Q8_0_2OF4, q8_0_2of4, 32, 22, -1, -1, YES, NO, YES)  \
-    X(BF16_2OF4, bf16_2of4, 32, 36, -1, -1, YES, NO, YES)
+    X(BF16_2OF4, bf16_2of4, 32, 36, -1, -1, YES, NO, YES)  \
+    X(Q8_0_ROT, q8_0_rot, 32, 34, -1, -1, YES, NO, NO)     \
+    X(Q4_0_ROT, q4_0_rot, 32, 18, -1, -1, YES, NO, NO)
 
 /* For users of the columns that say YES or NO: what follows, or nothing; an expression, or NULL. */
 #define LLM_ONLY_YES(...) __VA_ARGS__

@@ -245,6 +245,25 @@ static void run_attend(struct llm_ctx *c, struct cached *f)
     if (atomic_load(&f->no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in attention");
 }
 
+/* Rotates the queries of sequences whose keys are stored so. */
+static void rotate_queries(struct llm_ctx *c, struct attn_op *op, struct llm_tensor *copy, const struct llm_kv_seq *seqs, int64_t n_seqs)
+{
+    const struct llm_tensor *q = op->q;
+    bool any = false;
+    for (int64_t s = 0; s < n_seqs; s++) any |= llm_dtype_unrotated(seqs[s].view.k_type) != seqs[s].view.k_type;
+    float *data = any ? llm_op_alloc(c, q->rows * q->cols, sizeof *data) : NULL;
+    if (!data) return;
+    for (int64_t r = 0; r < q->rows; r++) memcpy(data + r * q->cols, q->data + r * q->stride, (size_t)q->cols * sizeof *data);
+    for (int64_t s = 0; s < n_seqs; s++) {
+        const struct llm_kv_seq *x = &seqs[s];
+        if (llm_dtype_unrotated(x->view.k_type) != x->view.k_type) llm_dtype_rotate(data + x->first * q->cols, (size_t)(x->n * q->cols));
+    }
+    *copy = *q;
+    copy->data = data;
+    copy->stride = q->cols;
+    op->q = copy;
+}
+
 static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, bool stores, const struct llm_kv_seq *seqs, int64_t n_seqs)
 {
     const struct llm_attn *a = &op->a;
@@ -301,6 +320,8 @@ struct llm_tensor *llm_attention_cached_lse(struct llm_ctx *c, struct llm_tensor
     struct cached f = {.op = &op, .seqs = seqs, .n_seqs = n_seqs};
     if (llm_profiling) count_cached(c, &f);
     if (k && !llm_ctx_failed(c)) run_store(c, &f);
+    struct llm_tensor rotated;
+    rotate_queries(c, &op, &rotated, seqs, n_seqs); /* the ones that are traced stay */
     if (!llm_ctx_failed(c)) run_attend(c, &f);
     llm_arena_pop(&c->acts, mark);
     return llm_ctx_failed(c) ? &c->nothing : op.out;

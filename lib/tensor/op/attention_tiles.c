@@ -81,6 +81,12 @@ static void prefetch_tile(const struct attn_job *j, void *const *tiles, enum llm
     for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(rows + i, 0, 2);
 }
 
+/* The type of the keys that products see: those of a rotated type as they are stored, as the queries are rotated, too. */
+static enum llm_dtype key_type(const struct llm_kv_view *view)
+{
+    return llm_dtype_unrotated(view->k_type);
+}
+
 /* A tile's rows in a cache, and the row stride of v. */
 struct stored { const void *k, *v; int64_t ldv; };
 
@@ -115,16 +121,19 @@ static void pack_tile(const struct attn_job *j, const struct attn_space *w, int6
     const enum llm_dtype v_type = view->v ? view->v_type : view->k_type;
     const float *keys = NULL;
     struct stored s = stored_tile(j, t);
-    if (math->pack_bt_of[view->k_type]) {
-        math->pack_bt_of[view->k_type](w->k, ATTN_TILE, s.k, a->d_k, n, a->d_k);
+    if (math->pack_bt_of[key_type(view)]) {
+        math->pack_bt_of[key_type(view)](w->k, ATTN_TILE, s.k, a->d_k, n, a->d_k);
     } else {
-        keys = decoded(view->k_type, s.k, n * a->d_k, w->decoded_k);
+        keys = decoded(key_type(view), s.k, n * a->d_k, w->decoded_k);
         math->pack_bt(w->k, ATTN_TILE, keys, a->d_k, n, a->d_k);
     }
     if (math->pack_b_of[v_type]) {
         math->pack_b_of[v_type](w->v, dv, s.v, s.ldv, n, a->d_v, ATTN_TILE);
     } else {
-        if (s.v != s.k || !keys) keys = decoded(v_type, s.v, n * (s.v == s.k ? a->d_k : a->d_v), s.v == s.k ? w->decoded_k : w->decoded_v);
+        const bool latent = s.v == s.k; /* its decoded keys are the values, but for rotated ones */
+        if (!latent || !keys || v_type != key_type(view)) {
+            keys = decoded(v_type, s.v, n * (latent ? a->d_k : a->d_v), latent ? w->decoded_k : w->decoded_v);
+        }
         math->pack_b(w->v, dv, keys, s.ldv, n, a->d_v, ATTN_TILE);
     }
 }
@@ -231,7 +240,7 @@ static bool has_few_rows(const struct attn_job *j)
 {
     const struct llm_attn *a = j->a;
     const struct llm_kv_view *view = j->keys.view;
-    return attn_job_rows(j) <= LLM_ATTN_FEW && view && j->math->scores_of[view->k_type] && j->math->values_of[view->v ? view->v_type : view->k_type]
+    return attn_job_rows(j) <= LLM_ATTN_FEW && view && j->math->scores_of[key_type(view)] && j->math->values_of[view->v ? view->v_type : view->k_type]
            && a->d_k % LLM_ATTN_LANES == 0 && a->d_v % LLM_ATTN_LANES == 0;
 }
 
@@ -245,7 +254,7 @@ static void attend_stored(const struct attn_job *j, const struct attn_space *w, 
     struct stored tile = stored_tile(j, t);
     struct llm_attn_softmax x = {.rows = (int)run.n, .keys = (int)keys_seen(j, at, run), .s = w->s, .p = w->p, .m = state.m, .l = state.l,
                                  .o = state.o, .ldo = attn_padded(a->d_v), .scale = a->scale, .softcap = a->softcap};
-    j->math->scores_of[view->k_type](w->s, w->q, units, run.n, tile.k, a->d_k, have, a->d_k, x.keys);
+    j->math->scores_of[key_type(view)](w->s, w->q, units, run.n, tile.k, a->d_k, have, a->d_k, x.keys);
     set_tile(j, w, 0, at, &x);
     j->math->softmax(&x);
     j->math->values_of[view->v ? view->v_type : view->k_type](x.o, x.ldo, w->p, run.n, tile.v, tile.ldv, attn_min(have, x.keys), a->d_v);

@@ -61,7 +61,7 @@ static void mark(const struct llm_kv *kv, int64_t from, int64_t end, int salt, b
 
 static void all_places_are_different(void **state)
 {
-    static const enum llm_dtype types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0};
+    static const enum llm_dtype types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_Q4_0_ROT};
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct llm_kv_pool pool;
@@ -82,7 +82,7 @@ static void all_places_are_different(void **state)
         for (int32_t t = 0; t < LENGTH; t++) assert_int_equal(other.ids[t], 2 * t);
         for (int64_t l = 0; l < 3; l++) { /* what attention is given */
             struct llm_kv_view v = llm_kv_view(&kv, l);
-            assert_true(v.k_type == types[i] && v.v_type == types[i]);
+            assert_true(v.k_type == types[i] && v.v_type == llm_dtype_unrotated(types[i]));
             assert_ptr_equal((char *)v.k[2] + pool.layers[l].k_row * (LLM_KV_TILE + 9), llm_kv_key(&kv, l, 1, 2 * LLM_KV_TILE + 9));
             assert_ptr_equal((char *)v.v[1] + pool.layers[l].v_row * 5, llm_kv_value(&kv, l, 0, LLM_KV_TILE + 5));
             assert_int_equal((uintptr_t)v.k[0] % 64, 0);

@@ -14,7 +14,8 @@ static void texts_are_read_and_written(void **state)
 {
     static const struct { const char *text, *shortest; } rows[] = {
         {"bf16", "bf16"}, {"q8_0,q4_0", "q8_0,q4_0"}, {"q8_0,q8_0", "q8_0"}, {"q8_0,q4_0/0-1:bf16", "0-1:bf16/2-5:q8_0,q4_0"},
-        {"f32/5:f16/5:f32", "f32"}, {"0-2:q4_0/3-5:q4_0", "q4_0"}, {"2:f16/0-1:f32/3-5:f32,bf16", "0-1:f32/2:f16/3-5:f32,bf16"}};
+        {"f32/5:f16/5:f32", "f32"}, {"q4_0_rot", "q4_0_rot"}, {"q4_0_rot,q4_0/0:q8_0_rot,bf16", "0:q8_0_rot,bf16/1-5:q4_0_rot"},
+        {"0-2:q4_0/3-5:q4_0", "q4_0"}, {"2:f16/0-1:f32/3-5:f32,bf16", "0-1:f32/2:f16/3-5:f32,bf16"}};
     struct llm_err e = {0};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -36,9 +37,10 @@ static void texts_are_read_and_written(void **state)
 static void wrong_texts_are_refused(void **state)
 {
     static const struct { const char *text, *says; } rows[] = {
-        {"", "expected one of f32|f16|bf16|q8_0|q4_0, found ''"},
-        {"q8-0", "expected one of f32|f16|bf16|q8_0|q4_0, found 'q8-0' (did you mean q8_0?)"},
-        {"q8_0,", "found ''"}, {"q8_0,q4_0,f16", "found 'q4_0,f16'"}, {"bf16/", "found ''"}, {"q8_0/6:f16", "expected layers below 6, found 6"},
+        {"", "expected one of f32|f16|bf16|q8_0|q4_0|q8_0_rot|q4_0_rot, found ''"},
+        {"q8-0", "expected one of f32|f16|bf16|q8_0|q4_0|q8_0_rot|q4_0_rot, found 'q8-0' (did you mean q8_0?)"},
+        {"q8_0,", "found ''"}, {"q8_0,q8_0_rot", "expected one of f32|f16|bf16|q8_0|q4_0, found 'q8_0_rot'"},
+        {"q8_0,q4_0,f16", "found 'q4_0,f16'"}, {"bf16/", "found ''"}, {"q8_0/6:f16", "expected layers below 6, found 6"},
         {"3-2:f16", "expected layers as 3: or 2-5:, found '3-2:'"}, {"-1:f16", "found '-1:'"}, {"1x:f16", "found '1x:'"}, {":f16", "found ':'"},
         {"99999999999999999999:f16", "expected layers below 6"}, {"1:f16", "expected a type for layer 0, found none in '1:f16'"}};
     (void)state;

@@ -250,6 +250,7 @@ static void shared_tiles(void **state)
             check_shared(&cached_cases[i], LLM_COMPUTE_F32, LLM_F32, length);
             check_shared(&cached_cases[i], LLM_COMPUTE_BF16, LLM_BF16, length);
             check_shared(&cached_cases[i], LLM_COMPUTE_BF16, LLM_Q8_0, length);
+            check_shared(&cached_cases[i], LLM_COMPUTE_BF16, LLM_Q4_0_ROT, length);
         }
     }
 }
@@ -259,7 +260,8 @@ static void cache_types(void **state)
 {
     static const struct { enum llm_dtype type, v; double limit; } rows_of[] = {
         {LLM_F16, LLM_F16, 3e-3}, {LLM_BF16, LLM_BF16, 3e-2}, {LLM_Q8_0, LLM_Q8_0, 5e-2}, {LLM_Q4_0, LLM_Q4_0, 2e-1}, {LLM_Q8_0, LLM_Q4_0, 2e-1},
-        {LLM_F32, LLM_Q8_0, 5e-2}, {LLM_Q8_0, LLM_BF16, 5e-2}, {LLM_BF16, LLM_F32, 3e-2}, {LLM_F16, LLM_Q4_0, 2e-1}};
+        {LLM_F32, LLM_Q8_0, 5e-2}, {LLM_Q8_0, LLM_BF16, 5e-2}, {LLM_BF16, LLM_F32, 3e-2}, {LLM_F16, LLM_Q4_0, 2e-1}, {LLM_Q8_0_ROT, LLM_Q8_0, 5e-2},
+        {LLM_Q4_0_ROT, LLM_Q4_0, 2e-1}, {LLM_Q4_0_ROT, LLM_Q4_0_ROT, 2e-1}};
     struct llm_err e = {0};
     (void)state;
     for (size_t t = 0; t < sizeof rows_of / sizeof *rows_of; t++)
