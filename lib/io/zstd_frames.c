@@ -185,7 +185,7 @@ void llm_frames_room_add(struct llm_frames_room *r, double bytes)
 
 double llm_frames_memory(const struct llm_frames_room *r)
 {
-    double bytes = 2 * llm_pool_threads() * r->largest;
+    double bytes = llm_pool_threads() * r->largest; /* its planes */
     for (size_t i = 0; i < llm_frames_in_memory(); i++) bytes += r->buffers[i];
     return bytes;
 }

@@ -69,14 +69,19 @@ static void count_adapter(struct trained *n, const struct llm_model *m, const st
     }
 }
 
+/* In a checkpoint's order, that of types, then of names: the model's tensors in F32, averages, moments and masters of all, what it has in BF16. */
 static void count_frames(struct trained *n, const struct llm_declare *d, const struct llm_train_options *o)
 {
-    for (size_t i = 0; i < d->n; i++) llm_frames_room_add(&n->room, 4 * (double)d->specs[i].shape[0] * (double)d->specs[i].shape[1]);
-    for (size_t i = 0; i < d->n; i++) {
-        const struct llm_param_spec *s = &d->specs[i];
-        const struct llm_param p = {.role = s->role};
-        if (!llm_trains(o, s) || s->running) continue;
-        add_state_frames(n, (double)s->shape[0] * (double)s->shape[1], llm_optim_of(llm_optims[o->optimizer], &p), o);
+    enum { FLOATS, AVERAGE, M, MASTER, V, ROUNDED, KINDS };
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (size_t i = 0; i < d->n; i++) {
+            const struct llm_param_spec *s = &d->specs[i];
+            const struct llm_param p = {.role = s->role};
+            const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
+            const bool trains = llm_trains(o, s) && !s->running, rounds = trains && o->precision == LLM_COMPUTE_BF16 && s->n_dims > 1;
+            const bool has[KINDS] = {!rounds, trains && o->ema > 0, trains && optim->m, rounds, trains && optim->v, rounds};
+            if (has[kind]) llm_frames_room_add(&n->room, (kind == ROUNDED ? 2 : 4) * (double)s->shape[0] * (double)s->shape[1]);
+        }
     }
 }
 
