@@ -471,15 +471,16 @@ void llm_checkpoint_release_pages(const struct llm_checkpoint *c)
 
 /* ---- writing ---- */
 
-/* Writes a tensor without data: llm_checkpoint_options.give makes it part by part. */
-static int write_given(struct llm_output *o, const struct llm_entry *entry, const struct llm_checkpoint_options *opt, struct llm_err *e)
+/* Writes a tensor part by part. One without data is made by llm_checkpoint_options.give. */
+static int write_parts(struct llm_output *o, const struct llm_entry *entry, const struct llm_checkpoint_options *opt, struct llm_err *e)
 {
-    char *part = llm_alloc(LLM_FRAME_BYTES, 1, "checkpoint", e);
-    int got = part ? 0 : -1;
+    char *part = entry->source ? NULL : llm_alloc(LLM_FRAME_BYTES, 1, "checkpoint", e);
+    int got = entry->source || part ? 0 : -1;
     for (uint64_t at = 0, step; got == 0 && at < entry->bytes; at += step) {
         step = entry->bytes - at < LLM_FRAME_BYTES ? entry->bytes - at : LLM_FRAME_BYTES;
-        opt->give(opt->give_arg, entry->name, at, step, part);
-        got = llm_output_write(o, part, step, e);
+        if (part) opt->give(opt->give_arg, entry->name, at, step, part);
+        got = llm_output_write(o, part ? part : (const char *)entry->source + at, step, e);
+        if (opt->written) opt->written(opt->written_arg, entry->name, at, step);
     }
     free(part);
     return got;
@@ -490,9 +491,7 @@ static int write_plain(struct llm_output *o, const struct llm_buf *head, const s
 {
     if (llm_output_write(o, head->p, head->n, e) < 0) return -1;
     for (size_t i = 0; i < n; i++) {
-        int got = entries[i].source ? llm_output_write(o, entries[i].source, entries[i].bytes, e) : write_given(o, &entries[i], opt, e);
-        if (got < 0) return -1;
-        if (opt->written) opt->written(opt->written_arg, entries[i].name);
+        if (write_parts(o, &entries[i], opt, e) < 0) return -1;
     }
     return 0;
 }
@@ -522,21 +521,14 @@ static int write_zstd(struct llm_output *o, const struct llm_buf *head, const st
     int got = w ? 0 : -1;
     if (opt->team) got = opt->team->begin(opt->team->arg, got, NULL, NULL, 0, e);
     if (got == 0) {
-        size_t done = 0, told = 0;
-        uint64_t bytes = 0;
+        if (opt->written) llm_frames_few(w);
         at = cut(jobs, &(struct llm_frame_job){.raw = (const unsigned char *)head->p}, head->n);
-        for (size_t i = 0; i < n && got == 0; i++) {
+        for (size_t i = 0; i < n; i++) {
             const struct llm_frame_job whole = {.raw = entries[i].source, .give = opt->give, .give_arg = opt->give_arg, .name = entries[i].name,
-                                                .plane_width = plane_width(&entries[i])};
+                                                .plane_width = plane_width(&entries[i]), .packed = opt->written, .packed_arg = opt->written_arg};
             at += cut(jobs + at, &whole, entries[i].bytes);
-            bytes += entries[i].bytes;
-            if (!opt->written || bytes < LLM_CHECKPOINT_TELL_AFTER) continue;
-            got = llm_frames_write(w, jobs + done, at - done, e);
-            for (; got == 0 && told <= i; told++) opt->written(opt->written_arg, entries[told].name);
-            done = at;
-            bytes = 0;
         }
-        if (got == 0 && at > done) got = llm_frames_write(w, jobs + done, at - done, e);
+        got = llm_frames_write(w, jobs, at, e);
         if (got == 0) got = llm_frames_finish(w, e);
     }
     llm_frame_writer_destroy(w);

@@ -50,14 +50,13 @@ struct llm_checkpoint_options {
      * threads. */
     void (*give)(void *arg, const char *name, uint64_t from, size_t n, void *out);
     void *give_arg;
-    /* Called after the bytes of the tensor `name` were written, in the order of tensors,
-     * from the calling thread; NULL: nobody asks. Not of a team's. */
-    void (*written)(void *arg, const char *name);
+    /* Called once bytes [from, from + n) of the tensor `name` were compressed or written, from several threads. As few frames are in memory at a
+     * time then as keep all threads busy. NULL: nobody asks. Not of a team's. */
+    void (*written)(void *arg, const char *name, uint64_t from, size_t n);
     void *written_arg;
     /* Of several processes that write the message together, in zstd (io/zstd_frames.h); NULL: one process. Process 0 alone needs `meta`. */
     const struct llm_frame_team *team;
 };
-enum { LLM_CHECKPOINT_TELL_AFTER = 32 << 20 }; /* bytes of tensors that are compressed together if their end is to be told */
 /* Writes the whole message; compresses with all threads; the bytes depend neither on their number nor on that of processes. `o` is not committed. */
 int llm_checkpoint_write(struct llm_output *o, const json_t *meta, const struct llm_tensor_out *t, size_t n,
                          const struct llm_checkpoint_options *opt, struct llm_err *e) LLM_MUST_CHECK;

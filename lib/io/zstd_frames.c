@@ -38,6 +38,7 @@ struct llm_frame_writer {
     /* While one batch is compressed, the previous one is written. */
     struct packed batch[2][BATCH_LIMIT];
     int turn;
+    bool few;                   /* llm_frames_few */
     size_t n_before;
     const struct llm_frame_job *jobs;
     const size_t *mine;         /* of a team: the jobs of a batch that this process does */
@@ -140,6 +141,7 @@ static void compress_job(struct llm_frame_writer *w, struct packed *p, const str
         raw = planes;
     }
     p->bytes = compress(w, job, p->p, room, raw);
+    if (job->packed) job->packed(job->packed_arg, job->name, job->from, job->bytes);
 }
 
 static int write_batch(struct llm_frame_writer *w, struct packed *batch, size_t n, struct llm_err *e)
@@ -160,15 +162,20 @@ static void batch_piece(void *arg, size_t i, int thread)
 }
 
 /* Frames of a batch: enough for all threads to be busy. The frames themselves do not depend on it. */
-static size_t batch_limit(void)
+static size_t batch_limit(bool few)
 {
-    const size_t limit = 4 * (size_t)llm_pool_threads();
+    const size_t limit = (few ? 1 : 4) * (size_t)llm_pool_threads();
     return limit < BATCH_LIMIT ? limit : BATCH_LIMIT;
+}
+
+void llm_frames_few(struct llm_frame_writer *w)
+{
+    w->few = true;
 }
 
 size_t llm_frames_in_memory(void)
 {
-    return 2 * batch_limit(); /* one batch is written while the next is made */
+    return 2 * batch_limit(false); /* one batch is written while the next is made */
 }
 
 void llm_frames_room_add(struct llm_frames_room *r, double bytes)
@@ -286,7 +293,7 @@ static int write_together(struct llm_frame_writer *w, const struct llm_frame_job
 
 int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e)
 {
-    const size_t limit = batch_limit();
+    const size_t limit = batch_limit(w->few);
     if (w->team) return write_together(w, jobs, n, e);
     w->n_before = 0;
     w->e = e;

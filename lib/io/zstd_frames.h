@@ -21,6 +21,9 @@ struct llm_frame_job {   /* one frame to make */
     const unsigned char *raw; /* its content; NULL: `give` writes it */
     void (*give)(void *arg, const char *name, uint64_t from, size_t n, void *out); /* writes bytes [from, from + n) of tensor `name` to out */
     void *give_arg;
+    /* Called by the thread that has compressed bytes [from, from + n) of tensor `name`; NULL: nobody asks. */
+    void (*packed)(void *arg, const char *name, uint64_t from, size_t n);
+    void *packed_arg;
     const char *name;
     uint64_t from;
     size_t bytes;        /* 1 … LLM_FRAME_BYTES */
@@ -52,7 +55,9 @@ enum { LLM_FRAMES_LIMIT = 128 };
 /* Writes the naming frame. `o` of a team: NULL if the process does not write. `team` is borrowed; NULL: one process. */
 struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level, const struct llm_frame_team *team, struct llm_err *e)
     LLM_MUST_CHECK;
-/* Frames that llm_frames_write has in memory at once, compressed. */
+/* One process: as few frames are in memory at once as keep all threads busy, which wait for each other more often. */
+void llm_frames_few(struct llm_frame_writer *w);
+/* Frames that llm_frames_write has in memory at once, compressed, without llm_frames_few. */
 size_t llm_frames_in_memory(void);
 /* An estimate of the memory that llm_frames_write takes, of tensors that are added in their order: buffers of compressed frames, each of which keeps
  * the size of its largest one, and those in which threads compress. Zero-initialise. */

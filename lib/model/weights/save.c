@@ -134,24 +134,29 @@ static int config_text(const struct llm_model *m, struct llm_buf *b, struct llm_
 }
 
 /* Nothing reads the tensor in its file for a while. */
-static void release_pages(void *model, const char *name)
+static void release_pages(void *model, const char *name, uint64_t from, size_t n)
 {
     const struct llm_param *p = llm_model_find(model, name);
-    if (p) llm_weight_release_pages(&p->weight, 0, llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p)));
+    if (!p) return;
+    const size_t all = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
+    if (!is_given(p)) llm_weight_release_pages(&p->weight, from, n);
+    else if (from + n == all) llm_weight_release_pages(&p->weight, 0, all); /* files have its elements in another order */
 }
 
-/* Adds to the hash a tensor that is described without data, part by part (llm_model_give). */
-static int hash_given(struct llm_model *m, struct llm_xxh *h, const char *name, uint64_t bytes, struct llm_err *e)
+/* Adds a tensor to the hash part by part; one that is described without data is made (llm_model_give). */
+static int hash_tensor(struct llm_model *m, struct llm_xxh *h, const struct llm_tensor_out *t, uint64_t bytes, struct llm_err *e)
 {
     const uint64_t max = 1 << 20;
-    char *part = llm_alloc(max, 1, "a hash", e);
-    for (uint64_t at = 0, n; part && at < bytes; at += n) {
+    char *part = t->data ? NULL : llm_alloc(max, 1, "a hash", e);
+    if (!t->data && !part) return -1;
+    for (uint64_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < max ? bytes - at : max;
-        llm_model_give(m, name, at, n, part);
-        llm_xxh_update(h, part, n);
+        if (part) llm_model_give(m, t->name, at, n, part);
+        llm_xxh_update(h, part ? part : (const char *)t->data + at, n);
+        release_pages(m, t->name, at, n);
     }
     free(part);
-    return part ? 0 : -1;
+    return 0;
 }
 
 static int hash_model(struct llm_model *m, const struct llm_buf *config, const struct llm_tensor_out *t, size_t n, struct llm_err *e)
@@ -165,9 +170,7 @@ static int hash_model(struct llm_model *m, const struct llm_buf *config, const s
         uint64_t count = 1;
         for (int d = 0; d < t[i].n_dims; d++) count *= (uint64_t)t[i].shape[d];
         uint64_t bytes = llm_dtype_bytes(t[i].dtype, count);
-        if (t[i].data || bytes == 0) llm_xxh_update(h, t[i].data, bytes);
-        else r = hash_given(m, h, t[i].name, bytes, e);
-        release_pages(m, t[i].name);
+        if (bytes > 0) r = hash_tensor(m, h, &t[i], bytes, e);
     }
     snprintf(m->fingerprint, sizeof m->fingerprint, "%016llx", (unsigned long long)llm_xxh_digest(h));
     llm_xxh_destroy(h);
