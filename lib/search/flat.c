@@ -65,7 +65,8 @@ struct run {
 static double score_of(const struct run *r, int64_t query, int64_t row, float product)
 {
     if (r->x->metric != LLM_METRIC_L2) return (double)product;
-    return -(r->square[query] + (double)r->x->lengths[row] - 2 * (double)product);
+    const double distance = r->square[query] + (double)r->x->lengths[row] - 2 * (double)product;
+    return distance > 0 ? -distance : 0; /* below 0 by rounding alone */
 }
 
 /* The score of one row by its vector in F32. */

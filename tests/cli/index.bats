@@ -215,6 +215,9 @@ END
         llm-index build --kind hnsw --metric $metric -o m.idx all.jsonl
         llm-index check m.idx | awk -F'\t' '$1 == "recall_at_10" { exit !($2 > .95) }'
     done
+    for how in --ef=100 --flat; do # a distance is not below 0, of a row and itself either
+        llm-index search -x m.idx -k 1 $how all.jsonl | awk -F'\t' 'NR > 1 && $4 > 0 { bad++ } END { exit NR != 1501 || bad > 0 }'
+    done
     llm-index build -o flat.idx all.jsonl # misses nothing: nothing is stored
     [[ $(llm-index check flat.idx | awk -F'\t' '$1 == "stored_recall_at_10" { print $2 }') == - ]]
     llm-index build --vectors i8 -o i8.idx all.jsonl
