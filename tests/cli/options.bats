@@ -53,7 +53,7 @@ setup() {
 @test "a choice, a command and a preset suggest the nearest" {
     refused 2 "--schedule: expected one of cosine|linear|constant|wsd, found 'cosin' (did you mean cosine?)" llm-train --schedule cosin
     refused 2 "found 'adamm' (did you mean adamw or adam?)" llm-train --optimizer adamm
-    refused 2 "--cache-type: expected one of f32|f16|bf16|q8_0|q4_0, found 'q8-1' (did you mean q8_0?)" llm-infer --cache-type q8-1
+    refused 2 "--cache-type: expected one of f32|f16|bf16|q8_0|q4_0|q8_0_rot|q4_0_rot, found 'q8-1' (did you mean q8_0?)" llm-infer --cache-type q8-1
     refused 2 "unknown command 'encoed' (did you mean encode?)" llm-tokenize encoed
     sentences_tokens
     refused 66 "(did you mean nano?)" llm-train -c naon -o m.llm data.tok
