@@ -500,6 +500,11 @@ static int check_folder(const struct args *a, const struct llm_quant_plan *plan,
     return llm_model_try_folder(out, e);
 }
 
+static void move_to_spool(void *spool, struct llm_param *p)
+{
+    llm_quant_spool_param(spool, p);
+}
+
 static int run(const struct args *a, const struct llm_quant_plan *given, const char *in, const char *out, struct llm_err *e)
 {
     struct llm_quant_spool spool = {0};
@@ -518,6 +523,7 @@ static int run(const struct args *a, const struct llm_quant_plan *given, const c
         llm_pool_stop();
         return converted;
     }
+    llm_model_on_read(move_to_spool, &spool);
     struct llm_model *m = a->to != LLM_FORMAT_FOLDER || check_folder(a, plan, out, e) == 0 ? llm_model_load(in, e) : NULL;
     int status = m ? 0 : -1;
     if (m && (a->base || (a->merge.n > 0 && m->ngram))) {
@@ -530,6 +536,7 @@ static int run(const struct args *a, const struct llm_quant_plan *given, const c
         status = quantize_merged(m, a, plan, in, e);
         if (status == 0) status = save(m, a, out, e);
         llm_model_destroy(m);
+        llm_model_on_read(NULL, NULL);
         llm_quant_spool_release(&spool);
         llm_pool_stop();
         return status;
@@ -555,6 +562,7 @@ static int run(const struct args *a, const struct llm_quant_plan *given, const c
     if (status == 0) status = save(m, a, out, e);
     if (status == 0 && plan->lowrank) status = factors_write(m, out, a->to == LLM_FORMAT_GGUF, a->factors, e);
     llm_model_destroy(m);
+    llm_model_on_read(NULL, NULL);
     llm_quant_spool_release(&spool);
     llm_pool_stop();
     return status;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include "base/cli.h"
 #include "base/log.h"
+#include "cpu/pages.h"
 #include "data/input.h"
 #include "quant/curvature.h"
 #include "quant/imatrix.h"
@@ -15,6 +16,11 @@ static int gather(const struct calibration *c, struct llm_model *model, struct l
     if (status == 0) status = llm_moments_gather(m, model, in.ids, in.n, c->context, e);
     if (status == 0 && c->curvature) status = llm_curvature_gather(m, model, in.ids, in.n, c->context, e);
     llm_input_release(&in);
+    for (size_t i = 0; i < model->n_params && status == 0; i++) { /* packed forms and mapped pages: quantising reads one weight at a time */
+        struct llm_weight *w = &model->params[i].weight;
+        llm_weight_release(w);
+        llm_weight_release_pages(w, 0, llm_dtype_bytes(w->dtype, (uint64_t)llm_param_count(&model->params[i])));
+    }
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* Results of quantisation, or sums of a calibration, in an unlinked temporary file (in TMPDIR, else /tmp), so that they take no memory until they are
- * read. */
+/* Results of quantisation, matrices that were decompressed or rotated, or sums of a calibration, in an unlinked temporary file (in TMPDIR, else
+ * /tmp), so that they take no memory until they are read. */
 #ifndef LLM_QUANT_SPOOL_H
 #define LLM_QUANT_SPOOL_H
 

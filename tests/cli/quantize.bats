@@ -315,4 +315,9 @@ END
             if [[ $to == gguf ]]; then to=llm; else to=gguf; fi
         done
     done
+    llm-quantize -q -t keep F32 whole.llm
+    for option in '' --rotate; do # frames are decoded in 8 MiB a thread
+        run peak -j 2 -t q8_0 $option whole.llm o.gguf
+        [[ $status == 0 && $output -lt $((least + most + (16 << 10))) ]] || fail "whole.llm $option: $output KiB, $least of a small model"
+    done
 }

@@ -37,6 +37,9 @@ struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, st
  * Weights keep the file's dtype, mapped where the layout serves. Names, shapes and dtypes are checked against the configuration: missing, extra,
  * wrong shape are each one clear error. */
 struct llm_model *llm_model_load(const char *path, struct llm_err *e) LLM_MUST_CHECK;
+/* From now on, `read` is called of each parameter that a load has read into memory of its own, before the next ones are: it may move the data. NULL:
+ * they stay, and all are read at once, which is faster. */
+void llm_model_on_read(void (*read)(void *arg, struct llm_param *p), void *arg);
 /* As llm_model_load, of a language model in a GGUF file whose vision tower and projector are in llama.cpp's `mmproj` file (NULL: llm_model_load). The
  * placeholder of a picture is the token <image>, or the unknown token if there is none. */
 struct llm_model *llm_model_load_seeing(const char *path, const char *mmproj, struct llm_err *e) LLM_MUST_CHECK;

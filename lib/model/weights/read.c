@@ -125,21 +125,6 @@ static int place_param(struct loading *l, const struct llm_param_spec *s, struct
     return 0;
 }
 
-/* Reads all parameters of the list, those of the same file in one call. */
-static int read_wanted(struct llm_model *m, const struct loading *l, struct llm_err *e)
-{
-    struct llm_wanted *run = llm_calloc(l->n, sizeof *run, "model", e);
-    int r = run ? 0 : -1;
-    for (size_t i = 0, n; i < l->n && r == 0; i += n) {
-        for (n = 0; i + n < l->n && l->v[i + n].file == l->v[i].file; n++) {
-            run[n] = (struct llm_wanted){l->v[i + n].entry, (void *)m->params[l->v[i + n].param].weight.data};
-        }
-        r = llm_checkpoint_read_many(l->v[i].file, run, n, e);
-    }
-    free(run);
-    return r;
-}
-
 static int fit_param(struct llm_model *m, const struct llm_declare *d, const struct wanted *w, struct llm_err *e)
 {
     const struct llm_param_spec *s = &d->specs[w->param];
@@ -151,6 +136,37 @@ static int fit_param(struct llm_model *m, const struct llm_declare *d, const str
     p->weight.data = rearrange(&m->config, s, (void *)p->weight.data, bytes, (size_t)llm_dtypes[w->entry->dtype].block_bytes, e);
     p->owned = p->weight.data != NULL;
     return p->owned ? 0 : -1;
+}
+
+static struct { void (*call)(void *arg, struct llm_param *p); void *arg; } on_read;
+
+void llm_model_on_read(void (*read)(void *arg, struct llm_param *p), void *arg)
+{
+    on_read.call = read;
+    on_read.arg = arg;
+}
+
+enum { TOGETHER = 4 << 20 }; /* bytes of tensors that are read together if their data may be moved before the next are read: a frame */
+
+/* Reads and rearranges all parameters of the list, those of the same file in one call, or few at a time. */
+static int read_wanted(struct llm_model *m, const struct llm_declare *d, const struct loading *l, struct llm_err *e)
+{
+    struct llm_wanted *run = llm_calloc(l->n, sizeof *run, "model", e);
+    int r = run ? 0 : -1;
+    for (size_t i = 0, n; i < l->n && r == 0; i += n) {
+        uint64_t bytes = 0;
+        for (n = 0; i + n < l->n && l->v[i + n].file == l->v[i].file && (!on_read.call || bytes < TOGETHER); n++) {
+            run[n] = (struct llm_wanted){l->v[i + n].entry, (void *)m->params[l->v[i + n].param].weight.data};
+            bytes += run[n].entry->bytes;
+        }
+        r = llm_checkpoint_read_many(l->v[i].file, run, n, e);
+        for (size_t k = i; k < i + n && r == 0; k++) {
+            r = fit_param(m, d, &l->v[k], e);
+            if (r == 0 && on_read.call) on_read.call(on_read.arg, &m->params[l->v[k].param]);
+        }
+    }
+    free(run);
+    return r;
 }
 
 /* Alternative k (from 1) of a name of a family that lists other beginnings. NULL: there are fewer. */
@@ -302,8 +318,7 @@ int llm_params_read(struct llm_model *m, const struct llm_declare *d, struct llm
 {
     struct loading l = {llm_calloc(m->n_params, sizeof *l.v, "model", e), 0};
     int r = l.v ? place_params(m, d, &l, e) : -1;
-    if (r == 0) r = read_wanted(m, &l, e);
-    for (size_t i = 0; i < l.n && r == 0; i++) r = fit_param(m, d, &l.v[i], e);
+    if (r == 0) r = read_wanted(m, d, &l, e);
     free(l.v);
     for (size_t i = 0; i < m->n_files && r == 0; i++) r = check_extra(m, d, llm_checkpoint_header(m->files[i]), e);
     return r;
