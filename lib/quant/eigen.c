@@ -13,6 +13,7 @@
 
 enum {
     ROWS = 16,           /* rows of a work item */
+    BLOCK = 256,         /* rows of the product of reflections that are made together */
     COLUMNS = 64,        /* columns of a work item that rotates rows */
     STEPS = 60           /* QR steps for each eigenvalue; about two are needed */
 };
@@ -21,9 +22,10 @@ struct rotation { int64_t row; double c, s; };
 
 struct eigen {
     int64_t n, at;               /* at: the column that is reflected */
-    double *a, *d, *next;        /* [n, n]; [n] the diagonal; [n] what stands beside it */
+    double *a, *d, *next;        /* [n, n], later the vectors; [n] the diagonal; [n] what stands beside it */
     double *v, *p, *beta;        /* [n] a reflection's vector; [n] a·v, then what is subtracted; [n] the factors of all reflections */
-    double *vectors;             /* [n, n] */
+    double *block;               /* [BLOCK, n] rows of the product of reflections from row `first` on */
+    int64_t first, rows;
     struct rotation *rotations;  /* [n_rotations] of one QR step */
     int64_t n_rotations;
 };
@@ -70,22 +72,33 @@ static void reflect(struct eigen *w, int64_t at)
     memcpy(row + first, w->v + first, (size_t)left * sizeof *row);
 }
 
-/* Rows of the product of all reflections, each from its row of the identity. */
+/* Rows of the product of all reflections, each from its row of the identity, which reflections from its own number on do not change. */
 static void vector_rows(void *arg, size_t item, int thread)
 {
     const struct eigen *w = arg;
-    const int64_t n = w->n, begin = (int64_t)item * ROWS, end = begin + ROWS < n ? begin + ROWS : n;
+    const int64_t n = w->n, begin = (int64_t)item * ROWS, end = begin + ROWS < w->rows ? begin + ROWS : w->rows;
     (void)thread;
-    for (int64_t c = n - 3; c >= 0; c--) {
+    memset(w->block + begin * n, 0, (size_t)((end - begin) * n) * sizeof *w->block);
+    for (int64_t i = begin; i < end; i++) w->block[i * n + w->first + i] = 1;
+    for (int64_t c = w->first + end - 2 < n - 3 ? w->first + end - 2 : n - 3; c >= 0; c--) {
         const double *v = w->a + c * n;
-        for (int64_t i = begin; i < end; i++) {
-            double *row = w->vectors + i * n;
-            if (c == n - 3) row[i] = 1;
+        for (int64_t i = begin > c + 1 - w->first ? begin : c + 1 - w->first; i < end; i++) {
+            double *row = w->block + i * n;
             const double sum = w->beta[c] * llm_double_dot(row + c + 1, v + c + 1, n - c - 1);
             llm_double_add(row + c + 1, -sum, v + c + 1, n - c - 1);
         }
     }
-    for (int64_t i = begin; i < end && n < 3; i++) w->vectors[i * n + i] = 1;
+}
+
+/* Puts the product of all reflections in the place of their vectors: from the last row on, as a row needs the vectors in rows before it alone. */
+static void multiply_reflections(struct eigen *w)
+{
+    for (int64_t end = w->n; end > 0; end = w->first) {
+        w->first = end > BLOCK ? end - BLOCK : 0;
+        w->rows = end - w->first;
+        llm_parallel(items(w->rows, ROWS), vector_rows, w);
+        memcpy(w->a + w->first * w->n, w->block, (size_t)(w->rows * w->n) * sizeof *w->a);
+    }
 }
 
 static void rotate_columns(void *arg, size_t item, int thread)
@@ -95,7 +108,7 @@ static void rotate_columns(void *arg, size_t item, int thread)
     (void)thread;
     for (int64_t i = 0; i < w->n_rotations; i++) {
         const double c = w->rotations[i].c, s = w->rotations[i].s;
-        double *restrict x = w->vectors + w->rotations[i].row * w->n + begin, *restrict y = x + w->n;
+        double *restrict x = w->a + w->rotations[i].row * w->n + begin, *restrict y = x + w->n;
         for (int64_t j = 0; j < width; j++) {
             const double u = x[j], v = y[j];
             x[j] = c * u + s * v;
@@ -154,9 +167,18 @@ static int sort(struct eigen *w, double *values, struct llm_err *e)
     if (!v) return -1;
     for (int64_t i = 0; i < w->n; i++) v[i] = (struct value){w->d[i], i};
     qsort(v, (size_t)w->n, sizeof *v, descending);
-    for (int64_t i = 0; i < w->n; i++) {
-        values[i] = v[i].v;
-        memcpy(w->a + i * w->n, w->vectors + v[i].row * w->n, (size_t)w->n * sizeof *w->a);
+    const size_t bytes = (size_t)w->n * sizeof *w->a;
+    for (int64_t i = 0; i < w->n; i++) values[i] = v[i].v;
+    for (int64_t i = 0; i < w->n; i++) { /* each cycle of rows; those that are in their place are marked by their number */
+        int64_t to = i, from;
+        if (v[i].row == i) continue;
+        memcpy(w->p, w->a + i * w->n, bytes);
+        for (; (from = v[to].row) != i; to = from) {
+            memcpy(w->a + to * w->n, w->a + from * w->n, bytes);
+            v[to].row = to;
+        }
+        memcpy(w->a + to * w->n, w->p, bytes);
+        v[to].row = to;
     }
     free(v);
     return 0;
@@ -164,17 +186,18 @@ static int sort(struct eigen *w, double *values, struct llm_err *e)
 
 int llm_eigen(double *a, int64_t n, double *values, struct llm_err *e)
 {
-    double *room = llm_calloc((size_t)(n * (n + 5)), sizeof *room, "eigenvectors", e);
-    struct eigen w = {.n = n, .a = a, .vectors = room};
+    const int64_t rows = n < BLOCK ? n : BLOCK;
+    double *room = llm_calloc((size_t)(n * (rows + 5)), sizeof *room, "eigenvectors", e);
+    struct eigen w = {.n = n, .a = a, .block = room};
     int status = -1;
     w.rotations = room ? llm_alloc((size_t)n, sizeof *w.rotations, "eigenvectors", e) : NULL;
     if (w.rotations) {
         double **parts[] = {&w.d, &w.next, &w.v, &w.p, &w.beta};
-        for (int64_t i = 0; i < 5; i++) *parts[i] = room + (n + i) * n;
+        for (int64_t i = 0; i < 5; i++) *parts[i] = room + (rows + i) * n;
         for (int64_t c = 0; c < n - 2; c++) reflect(&w, c);
         if (n > 1) w.next[n - 2] = a[(n - 2) * n + n - 1];
         for (int64_t i = 0; i < n; i++) w.d[i] = a[i * n + i];
-        llm_parallel(items(n, ROWS), vector_rows, &w);
+        multiply_reflections(&w);
         bool finite = true;
         for (int64_t i = 0; i < n; i++) finite &= isfinite(w.d[i]) && isfinite(w.next[i]);
         if (finite && diagonalise(&w)) status = sort(&w, values, e);

@@ -5,18 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "cpu/pages.h"
 #include "cpu/pool.h"
 #include "quant/double.h"
 #include "quant/eigen.h"
 #include "quant/factor.h"
 #include "quant/types.h"
 
-enum { ROWS = 8 /* of a work item */ };
+enum { ROWS = 8 /* of a work item */, READ = 2 << 20 /* bytes of the matrix that are read before their pages are released */ };
 
 struct factoring {
     const struct llm_lowrank_job *job;
     int64_t n, k, side;            /* side: the smaller of n and k */
-    double *delta, *weighted;      /* [n, k] Δ; Δ·R */
+    int64_t first;                 /* the first row of a run of weigh_rows */
+    double *delta, *weighted;      /* [n, k] Δ; Δ·R, the same array if all inputs count the same */
     double *root;                  /* [k, k] R, upper triangular; NULL without products */
     double *gram, *values;         /* [side, side] of `weighted`, then eigenvectors; [side] squared singular values */
     double *sums;                  /* [rank, k] rows of a */
@@ -46,9 +48,9 @@ static void weigh_rows(void *arg, size_t item, int thread)
     enum { RUN = 256 }; /* elements that are decoded at a time: whole blocks of every type */
     const struct factoring *f = arg;
     const struct llm_lowrank_job *j = f->job;
-    const int64_t k = f->k, end = last_of(item, f->n);
+    const int64_t k = f->k, end = last_of(item, f->n - f->first) + f->first;
     (void)thread;
-    for (int64_t i = (int64_t)item * ROWS; i < end; i++) {
+    for (int64_t i = f->first + (int64_t)item * ROWS; i < end; i++) {
         double *delta = f->delta + i * k, *out = f->weighted + i * k;
         for (int64_t c = 0; c < k; c += RUN) {
             float x[RUN], y[RUN];
@@ -57,9 +59,24 @@ static void weigh_rows(void *arg, size_t item, int thread)
             llm_dtypes[j->stored_type].decode((const char *)j->stored + llm_dtype_bytes(j->stored_type, (uint64_t)(i * k + c)), y, n);
             for (size_t m = 0; m < n; m++) delta[c + (int64_t)m] = (double)x[m] - (double)y[m];
         }
-        for (int64_t c = 0; c < k; c++) out[c] = f->root ? 0 : delta[c] * (j->importance ? sqrt((double)j->importance[c]) : 1);
+        if (out == delta) continue;
+        for (int64_t c = 0; c < k; c++) out[c] = f->root ? 0 : delta[c] * sqrt((double)j->importance[c]);
         for (int64_t r = 0; r < k && f->root; r++) llm_double_add(out + r, delta[r], f->root + r * (k + 1), k - r);
     }
+}
+
+static void weigh(struct factoring *f)
+{
+    const struct llm_lowrank_job *j = f->job;
+    const size_t row = llm_dtype_bytes(j->of_type, (uint64_t)f->k);
+    const int64_t run = ((int64_t)(READ / (row + 1)) / ROWS + 1) * ROWS;
+    for (f->first = 0; f->first < f->n; f->first += run) {
+        const int64_t rows = f->n - f->first < run ? f->n - f->first : run;
+        for_rows(rows, weigh_rows, f);
+        if (j->mapped) llm_weight_release_pages(j->mapped, (size_t)f->first * row, (size_t)rows * row);
+    }
+    free(f->root);
+    f->root = NULL;
 }
 
 /* Products of the rows of Δ·R, or of its columns if these are fewer; the half on and below the diagonal. */
@@ -126,7 +143,8 @@ static int decompose(const struct llm_lowrank *l, struct factoring *f, double *e
     const size_t elements = (size_t)(f->n * f->k), side = (size_t)f->side;
     bool known = true;
     f->delta = llm_alloc(elements, sizeof *f->delta, "low rank", e);
-    f->weighted = f->delta ? llm_alloc(elements, sizeof *f->weighted, "low rank", e) : NULL;
+    f->weighted = f->delta;
+    if (f->delta && (f->job->products || f->job->importance)) f->weighted = llm_alloc(elements, sizeof *f->weighted, "low rank", e);
     f->gram = f->weighted ? llm_alloc(side * side, sizeof *f->gram, "low rank", e) : NULL;
     f->values = f->gram ? llm_alloc(side, sizeof *f->values, "low rank", e) : NULL;
     if (!f->values) return -1;
@@ -139,7 +157,7 @@ static int decompose(const struct llm_lowrank *l, struct factoring *f, double *e
         free(pack);
     }
     if (!known) return llm_fail(e, EX_DATAERR, "low rank: expected finite products of inputs, found others");
-    for_rows(f->n, weigh_rows, f);
+    weigh(f);
     for_rows(f->side, gram_rows, f);
     for (int64_t i = 0; i < f->side; i++) {
         for (int64_t j = 0; j < i; j++) f->gram[j * f->side + i] = f->gram[i * f->side + j];
@@ -164,8 +182,8 @@ int llm_lowrank_add(struct llm_lowrank *l, const struct llm_lowrank_job *j, int6
     struct factoring f = {.job = j, .n = j->n, .k = j->k, .side = j->n < j->k ? j->n : j->k};
     int status = decompose(l, &f, energy, e);
     if (status == 0) status = llm_grow((void **)&l->v, &l->room, l->n + 1, sizeof *l->v, e);
+    if (f.weighted != f.delta) free(f.weighted);
     free(f.delta);
-    free(f.weighted);
     free(f.root);
     free(f.gram);
     free(f.values);

@@ -19,6 +19,7 @@ bool llm_lowrank_wants(const struct llm_param *p);
 /* A matrix [n, k] and what the model stores in its place, both row by row. */
 struct llm_lowrank_job {
     const void *of, *stored;
+    const struct llm_weight *mapped; /* the weight that `of` is the data of, whose pages are released once they are read; NULL: they stay */
     enum llm_dtype of_type, stored_type;
     int64_t n, k;
     const float *products;         /* [k, k] sums of products of the matrix's inputs; NULL: not known */

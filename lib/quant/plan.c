@@ -130,7 +130,7 @@ static void *converted(const struct llm_model *m, const struct llm_param *p, con
     struct llm_quant_job job = {.in = p->weight.data, .out = out, .from = r->from, .to = r->to, .n = (uint64_t)llm_param_count(p),
                                 .row = p->weight.k, .method = plan->method, .param = i};
     double damping = 0;
-    if (!plan->lowrank) job.mapped = &p->weight; /* factors read it again */
+    job.mapped = &p->weight;
     int status = out && importance ? 0 : llm_no_memory(e, p->name);
     if (status == 0 && plan->moments && llm_moments_importance(plan->moments, i, importance)) job.importance = importance;
     if (status == 0 && plan->prune && llm_quant_is_inner(p)) {
@@ -157,8 +157,8 @@ static int factor(const struct llm_model *m, const struct llm_param *p, const st
                   struct llm_quant_report *r, struct llm_err *e)
 {
     const size_t i = (size_t)(p - m->params);
-    struct llm_lowrank_job job = {.of = p->weight.data, .stored = out, .of_type = r->from, .stored_type = r->to, .n = p->weight.n, .k = p->weight.k,
-                                  .param = i};
+    struct llm_lowrank_job job = {.of = p->weight.data, .mapped = &p->weight, .stored = out, .of_type = r->from, .stored_type = r->to,
+                                  .n = p->weight.n, .k = p->weight.k, .param = i};
     if (!plan->lowrank || !llm_lowrank_wants(p)) return 0;
     float *importance = llm_alloc((size_t)p->weight.k, sizeof *importance, p->name, e);
     int status = importance ? 0 : -1;

@@ -315,6 +315,8 @@ END
             if [[ $to == gguf ]]; then to=llm; else to=gguf; fi
         done
     done
+    run peak -j 2 -t q8_0 --rank 4 --factors f.llm F32 o.llm # its difference in FP64
+    [[ $status == 0 && $output -lt $((least + most * 22 / 10)) ]] || fail "--rank 4: $output KiB, $least of a small model"
     llm-quantize -q -t keep F32 whole.llm
     for option in '' --rotate; do # frames are decoded in 8 MiB a thread
         run peak -j 2 -t q8_0 $option whole.llm o.gguf
