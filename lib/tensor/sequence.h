@@ -75,7 +75,7 @@ static inline int64_t llm_common_divisor(int64_t a, int64_t b)
 }
 
 /* Each key/value head stands for so many of its own in attention over parts: any number of ranks that divides the parts, and the heads, divides these
- * as well; of more ranks as many have heads of their own as divide both. The gradients of the copies are added in their order, whatever the ranks. */
+ * as well, and so does the greatest common divisor of any number of ranks with the heads. The gradients of the copies are added in their order. */
 static inline int64_t llm_sequence_copies(int64_t heads, int64_t kv_heads, int64_t parts)
 {
     return llm_common_divisor(parts / llm_common_divisor(kv_heads, parts), heads / kv_heads);
