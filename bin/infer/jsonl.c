@@ -95,25 +95,11 @@ static int put_refusals(struct run *r, struct llm_err *e)
     return 0;
 }
 
-/* A search is one of the whole run: a line that asks for one would be answered without. */
-static int refuse_search(const json_t *line, struct llm_err *e)
-{
-    const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)line, key, v) {
-        const struct llm_opt *o = json_is_null(v) ? NULL : llm_cli_option(&infer_cli, key);
-        if (o && llm_cli_listed("beams|beam-groups|diversity-penalty|length-penalty|early-stopping|penalty-alpha", o->name)) {
-            return llm_fail(e, EX_DATAERR, "\"%s\": expected --%s for all lines, as a search is one of the whole run", key, o->name);
-        }
-    }
-    return 0;
-}
-
 /* Options of one line, in place of those of the command line; members that were taken leave the object. */
 static int take_options(const struct args *a, json_t *o, struct llm_prompt *p, struct llm_err *e)
 {
     struct args line = *a;
-    if (refuse_search(o, e) < 0 || llm_cli_take_json(&infer_cli, LINE_OPTIONS, &line, o, e) < 0) return -1;
+    if (lines_take_search(a, o, e) < 0 || llm_cli_take_json(&infer_cli, LINE_OPTIONS, &line, o, e) < 0) return -1;
     line.sampling.bias = p->sampling.bias;
     line.sampling.n_bias = p->sampling.n_bias;
     line.sampling.dry_breakers = p->sampling.dry_breakers;

@@ -152,3 +152,30 @@ void lines_summarise(const struct lines *l, struct llm_err *e)
     if (l->refused > 1) llm_in(e, "%" PRId64 " of %" PRId64 " lines cannot be used, the first", l->refused, l->used);
     llm_in(e, "%s", llm_file_name(l->file));
 }
+
+/* Whether the member has the value that the option has for all lines. */
+static bool is_of_run(const struct args *a, const struct llm_opt *o, const json_t *v)
+{
+    const void *field = (const char *)a + o->offset;
+    if (o->type == LLM_CHOICE) { /* early stopping, as Hugging Face has it: true, false, "never" */
+        const bool never = json_is_string(v) && strcmp(json_string_value(v), "never") == 0;
+        return (never || json_is_boolean(v)) && (never ? LLM_EARLY_NEVER : json_is_true(v) ? LLM_EARLY_YES : LLM_EARLY_NO) == *(const int *)field;
+    }
+    return json_is_number(v) && json_number_value(v) == (o->type == LLM_REAL ? *(const double *)field : (double)*(const int64_t *)field);
+}
+
+int lines_take_search(const struct args *a, json_t *line, struct llm_err *e)
+{
+    const char *key;
+    json_t *v;
+    void *next;
+    json_object_foreach_safe(line, next, key, v) {
+        const struct llm_opt *o = json_is_null(v) ? NULL : llm_cli_option(&infer_cli, key);
+        if (!o || !llm_cli_listed("beams|beam-groups|diversity-penalty|length-penalty|early-stopping|penalty-alpha", o->name)) continue;
+        if (!is_of_run(a, o, v)) {
+            return llm_fail(e, EX_DATAERR, "\"%s\": expected --%s for all lines, as a search is one of the whole run", key, o->name);
+        }
+        json_object_del(line, key);
+    }
+    return 0;
+}

@@ -39,6 +39,9 @@ int lines_too_long(const struct lines *l, struct llm_err *why);
  * `object`: the line's JSON if it could be parsed, for its "id"; NULL: the id is the line's number.
  * The caller owns the answer. NULL: `e` says why. */
 json_t *lines_refuse(struct lines *l, const json_t *object, const struct llm_err *why, struct llm_err *e) LLM_MUST_CHECK;
+/* Members of a line that ask for the search of the run leave the object. One that asks for another is refused: a search is one of the whole run, and
+ * the line would be answered without. 0 or -1 (65). */
+int lines_take_search(const struct args *a, json_t *line, struct llm_err *e) LLM_MUST_CHECK;
 /* The current line was answered by an error in an earlier run (--resume): it counts as refused. */
 void lines_failed_before(struct lines *l);
 /* After the last line: fills `e` if lines were refused, with the number of them and the reason of the first. e->status stays 0 if none was. */

@@ -9,7 +9,10 @@ int run_plan(struct session *s, struct llm_err *e)
     const struct args *a = s->a;
     struct llm_infer_plan p;
     const int64_t sequences = a->jsonl || a->samples > a->parallel ? a->parallel : a->samples;
-    const bool one_text = !a->jsonl && !a->chat && a->samples == 1;
+    /* One prompt, whose last token alone has logits, and one token after another: nothing else is loaded, and no pass has several rows. */
+    const bool searches = a->beams > 1 || a->penalty_alpha > 0 || a->draft > 0 || a->draft_ngram || a->draft_model || a->cfg_scale != 1;
+    const bool all_rows = a->score || a->logits || a->top > 0 || a->ref_logprobs;
+    const bool one_text = !a->jsonl && !a->chat && a->samples == 1 && !all_rows && !a->kv_in && !searches;
     if (llm_infer_plan(&s->engine, sequences, one_text, &p, e) < 0) return -1;
     static const char *columns[] = {"parameters", "weight_bytes", "cache_bytes_per_token", "state_bytes", "cache_bytes", "working_bytes",
                                     "other_bytes", "memory_bytes", "flops_per_token", "read_bytes_per_token",

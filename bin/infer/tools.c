@@ -148,7 +148,7 @@ static json_t *text_without_calls(const struct tools *t, const struct llm_comple
     return o;
 }
 
-/* Whether the line has all tools that are called: what stands behind a tag is not held to them. */
+/* Whether the line has all tools that are called: what stands after a tag is not held to them. */
 static bool are_tools(const struct tools *t, const json_t *calls)
 {
     const json_t *call, *tool;
@@ -157,7 +157,7 @@ static bool are_tools(const struct tools *t, const json_t *calls)
         const char *name = json_string_value(json_object_get(call, "name"));
         bool found = false;
         json_array_foreach(t->list, k, tool) {
-            const char *of = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+            const char *of = name_of(tool);
             found |= name && of && strcmp(name, of) == 0;
         }
         if (!found) return false;

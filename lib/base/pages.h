@@ -6,6 +6,8 @@
  *   them still, and the packed form is what later products read.
  * - Pages of a mapped weight that is quantised or decoded, as pieces of it are written in the other type (llm_quant_job.mapped, llm_param_decode);
  *   those of pruned values, as pieces of them are stored (llm_quant_job.values).
+ * - Pages of a mapped weight as frames of it are saved or it is hashed, once it is quantised, factored or read for a calibration: nothing reads it
+ *   for a while.
  * - Pages of a mapped, frozen weight after each of its products in training: the others are read before it is again (llm_matmul.release).
  * - Pages of a compressed frame of a file, once it was decoded (io/checkpoint.c).
  * - Pages of a model's files and of the program, after loading and after the passes that pack weights: loading runs through much that is never needed

@@ -4,8 +4,9 @@
 #include "cpu/pool.h"
 
 enum { SMALL = 64, LARGE = 128 };
-enum { PROGRAM_BYTES = 5000000 }; /* pages of the program's files */
-enum { SAMPLING_ROWS = 6 };       /* of floats for each token of the vocabulary */
+enum { PROGRAM_BYTES = 7000000 };   /* the program */
+enum { FILE_BYTES = 5000000 };      /* of it pages of its files */
+enum { SAMPLING_ROWS = 6 };         /* of floats for each token of the vocabulary */
 
 /* The peak of the arena of activations in a pass of `n` tokens, the logits of one row included, and the scratch memory of products so far. */
 static int peak(struct llm_engine *g, int64_t n, double *bytes, double *scratch, struct llm_err *e)
@@ -49,7 +50,7 @@ static int packed_bytes(struct llm_engine *g, double *bytes, double *working, st
     return 0;
 }
 
-/* What is resident now and no weight: the tokenizer, and what else was allocated. */
+/* What is resident now and no weight of the model: the tokenizer, and what else was allocated. */
 static double own_bytes(const struct llm_model *m)
 {
     double own = llm_memory_own();
@@ -82,7 +83,7 @@ int llm_infer_plan(struct llm_engine *g, int64_t sequences, bool one_text, struc
 {
     const struct llm_model *m = g->model;
     double small, large, scratch[2], packed, of_token;
-    const double row = 4. * (double)m->config.vocab_size, program = PROGRAM_BYTES + own_bytes(m) + SAMPLING_ROWS * row;
+    const double program = FILE_BYTES + own_bytes(m) + SAMPLING_ROWS * 4. * (double)m->config.vocab_size; /* as it is before the passes below */
     struct llm_cost_row rows[32];
     int64_t pages = (g->context + LLM_KV_TILE - 1) / LLM_KV_TILE, max = g->batch < g->context && !m->config.bidirectional ? g->batch : g->context;
     int64_t sizes[2] = {max < SMALL ? 1 : SMALL, max < LARGE ? max : LARGE};
@@ -100,7 +101,7 @@ int llm_infer_plan(struct llm_engine *g, int64_t sequences, bool one_text, struc
     double steps = sizes[1] > sizes[0] ? (double)(max - sizes[0]) / (double)(sizes[1] - sizes[0]) : 0;
     p->working_bytes = small + steps * (large - small);
     const double products = scratch[0] + steps * (scratch[1] - scratch[0]);
-    p->other_bytes = packed + products + program;
+    p->other_bytes = packed + products + PROGRAM_BYTES;
     p->memory_bytes = p->weight_bytes + p->cache_bytes + p->working_bytes + p->other_bytes;
     if (!one_text || m->config.bidirectional) return 0;
     /* The head is read once the prompt's activations are released, and weights are packed after that (llm_engine_predict, llm_engine_advance). */

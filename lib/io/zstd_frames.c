@@ -178,21 +178,21 @@ size_t llm_frames_in_memory(void)
     return 2 * batch_limit(false); /* one batch is written while the next is made */
 }
 
-void llm_frames_room_add(struct llm_frames_room *r, double bytes)
+void llm_frames_room_add(struct llm_frames_room *r, double bytes, bool given)
 {
     const uint64_t most = llm_frames_in_memory(), n = (uint64_t)ceil(bytes / (double)LLM_FRAME_BYTES);
     for (uint64_t i = 0; i < n && i < most; i++) {
         const double frame = fmin(bytes - (double)i * (double)LLM_FRAME_BYTES, (double)LLM_FRAME_BYTES);
         double *buffer = &r->buffers[(r->n + i) % most];
         *buffer = fmax(*buffer, frame);
-        r->largest = fmax(r->largest, frame);
+        r->scratch = fmax(r->scratch, given ? 2 * frame : frame); /* its planes, and what they are of */
     }
     r->n += n;
 }
 
 double llm_frames_memory(const struct llm_frames_room *r)
 {
-    double bytes = llm_pool_threads() * r->largest; /* its planes */
+    double bytes = llm_pool_threads() * r->scratch;
     for (size_t i = 0; i < llm_frames_in_memory(); i++) bytes += r->buffers[i];
     return bytes;
 }

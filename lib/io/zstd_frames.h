@@ -61,8 +61,9 @@ void llm_frames_few(struct llm_frame_writer *w);
 size_t llm_frames_in_memory(void);
 /* An estimate of the memory that llm_frames_write takes, of tensors that are added in their order: buffers of compressed frames, each of which keeps
  * the size of its largest one, and those in which threads compress. Zero-initialise. */
-struct llm_frames_room { double buffers[LLM_FRAMES_LIMIT], largest; uint64_t n; };
-void llm_frames_room_add(struct llm_frames_room *r, double bytes);
+struct llm_frames_room { double buffers[LLM_FRAMES_LIMIT], scratch; uint64_t n; };
+/* given: llm_frame_job.give makes it */
+void llm_frames_room_add(struct llm_frames_room *r, double bytes, bool given);
 double llm_frames_memory(const struct llm_frames_room *r);
 /* An estimate for one process of a team whose frames are assembled from the shards of several: a batch's shards are gathered before compression, each
  * output buffer keeps the size of its largest frame (`largest` bytes), and one more buffer receives the frames of other processes. */

@@ -114,7 +114,8 @@ static void head_piece(void *arg, size_t i, int thread)
         for (int64_t t = 0; t < job->n; t++) {
             rows[t].type = job->types[t];
             store(rows[t].type, pairs[job->n].k, f->rows, s->d_k, s->d_k, pairs[t].k, block, &rows[t].k_error, &rows[t].k_size);
-            store(llm_dtype_unrotated(rows[t].type), pairs[job->n].v, f->rows, d_v, width, pairs[t].v, block, &rows[t].v_error, &rows[t].v_size);
+            const enum llm_dtype v_type = s->d_v > 0 ? llm_dtype_unrotated(rows[t].type) : rows[t].type; /* of a latent: the key's */
+            store(v_type, pairs[job->n].v, f->rows, d_v, width, pairs[t].v, block, &rows[t].v_error, &rows[t].v_size);
         }
         if (measure(job, rows, pairs, p, q, a, b) < 0) job->no_memory = true;
     } else job->no_memory = true;

@@ -134,7 +134,8 @@ static int write_and_compare(const struct llm_quant_job *j, enum llm_quant_metho
         free(w.sums);
         return -1;
     }
-    const size_t piece_bytes = (size_t)bytes_of(w.from, PIECE), of_values = PIECE * sizeof *j->values;
+    const size_t stored = (size_t)bytes_of(w.from, PIECE), of_values = PIECE * sizeof *j->values;
+    const size_t piece_bytes = stored > 0 ? stored : 1; /* values of type zero have none */
     const size_t group = j->values && piece_bytes < of_values ? READ / of_values : j->mapped || j->values ? READ / piece_bytes : pieces;
     for (size_t done = 0, n; done < pieces; done += n) {
         n = pieces - done < group ? pieces - done : group;

@@ -93,8 +93,8 @@ int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
 struct llm_quant_job {
     const void *in;
     const struct llm_weight *mapped; /* the weight that `in` is the data of, if pages of its file are released once they are read; NULL: they stay */
-    float *values;           /* [n] what is stored in place of the values of `in`, from which errors are told; NULL: those. Not for GPTQ and KL. Their
-                              * pages are released once they are stored: then they are undefined */
+    float *values;           /* [n] what is stored in place of the values of `in`, to which it is compared for the report; NULL: those. Not for GPTQ
+                              * and KL. Their pages are released once they are stored: then they are undefined */
     void *out;
     enum llm_dtype from, to;
     uint64_t n;

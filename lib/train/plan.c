@@ -43,7 +43,7 @@ struct trained {
 static void add_state_frames(struct trained *n, double elements, const struct llm_optim *optim, const struct llm_train_options *o)
 {
     const int tensors = (optim->m != NULL) + (optim->v != NULL) + (o->ema > 0);
-    for (int i = 0; i < tensors; i++) llm_frames_room_add(&n->room, 4 * elements);
+    for (int i = 0; i < tensors; i++) llm_frames_room_add(&n->room, 4 * elements, false);
 }
 
 /* With an adapter: its pairs, and what it stores whole. */
@@ -62,7 +62,7 @@ static void count_adapter(struct trained *n, const struct llm_model *m, const st
         n->frames += (whole > 0) + 2 * (pair != NULL);
         const double written[] = {whole, pair ? (double)llm_param_count(&pair->a) : 0, pair ? (double)llm_param_count(&pair->b) : 0};
         for (size_t k = 0; k < sizeof written / sizeof *written; k++) {
-            llm_frames_room_add(&n->room, 4 * written[k]);
+            llm_frames_room_add(&n->room, 4 * written[k], false);
             add_state_frames(n, written[k], optim, o);
         }
         n->embedding |= whole > 0 && p->spec->stem == LLM_STEM_EMBED;
@@ -80,7 +80,8 @@ static void count_frames(struct trained *n, const struct llm_declare *d, const s
             const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
             const bool trains = llm_trains(o, s) && !s->running, rounds = trains && o->precision == LLM_COMPUTE_BF16 && s->n_dims > 1;
             const bool has[KINDS] = {!rounds, trains && o->ema > 0, trains && optim->m, rounds, trains && optim->v, rounds};
-            if (has[kind]) llm_frames_room_add(&n->room, (kind == ROUNDED ? 2 : 4) * (double)s->shape[0] * (double)s->shape[1]);
+            const bool given = kind == ROUNDED || ((kind == FLOATS || kind == MASTER) && s->transposed);
+            if (has[kind]) llm_frames_room_add(&n->room, (kind == ROUNDED ? 2 : 4) * (double)s->shape[0] * (double)s->shape[1], given);
         }
     }
 }

@@ -328,7 +328,8 @@ for layer in 0, 1:
         assert not any(mine["f32", layer, head][name] for name in ("kl", "output_error", "k_error", "v_error"))
         for kind in "q8_0", "q4_0":
             plain, rotated = mine[kind, layer, head], mine[kind + "_rot", layer, head]
-            assert rotated["v_error"] == plain["v_error"] and 0.5 < rotated["k_error"] / plain["k_error"] < 1.5 != 1, (plain, rotated)
+            assert rotated["v_error"] == plain["v_error"] and 0.5 < rotated["k_error"] / plain["k_error"] < 1.5, (plain, rotated)
+            assert rotated["k_error"] != plain["k_error"], (plain, rotated)
 END
     [[ $(llm-kvinspect quant traced.kv | wc -l) == 8 && $(llm-kvinspect quant --by layer traced.kv | wc -l) == 15 ]]
     # a rounded cache loses nothing more in its own type

@@ -41,6 +41,7 @@ kl() {
     (($(stat -c %s q.llm) + $(stat -c %s f.llm) < $(stat -c %s "$M")))
     llm-infer -m q.llm --adapter f.llm -n 3 --temperature 0 "1 2 3" > /dev/null
     llm-quantize -q "${CALIBRATE[@]}" -t f32 --energy .3 --factors f.llm --factors-only "$M" q.llm
+    llm-quantize -q -t q8_0 q.llm again.llm # matrices without any bytes
     llm-train -q --init q.llm --adapter lora --adapter-init f.llm -l 32 -b 8 --steps 16 --lr 1e-3 --precision f32 -o on.llm \
         "$BATS_FILE_TMPDIR/data.tok" --log on.log
     jq -es 'map(.loss) | (.[12:] | add) < (.[:4] | add)' on.log > /dev/null

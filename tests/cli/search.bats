@@ -64,8 +64,9 @@ setup() { m=$ROOT/tests/golden/tiny; }
     run -65 --separate-stderr llm-infer -m "$m" --penalty-alpha .5 --jsonl --ids -n 2 - <<< '{"ids": [4], "top_k": 0}'
     [[ $output == *'\"top_k\": expected one above 0'* ]]
     # a line cannot ask for a search, and is not answered without it
-    printf '%s\n' '{"prompt": "a", "num_beams": 2}' '{"prompt": "a", "penalty_alpha": 0.6}' '{"prompt": "a", "beams": null, "length": 2}' > some.jsonl
+    printf '%s\n' '{"prompt": "a", "num_beams": 2}' '{"prompt": "a", "penalty_alpha": 0.6}' '{"prompt": "a", "beams": null, "length": 2}' \
+        '{"prompt": "a", "num_beams": 1, "early_stopping": false, "length_penalty": 1, "diversity_penalty": 0.0}' > some.jsonl
     run -65 --separate-stderr llm-infer -m "$m" --jsonl -n 1 some.jsonl
     assert_equal "$(jq -r .error <<< "$output" | tr '\n' ' ')" '"num_beams": expected --beams for all lines, as a search is one of the whole run '"\
-"'"penalty_alpha": expected --penalty-alpha for all lines, as a search is one of the whole run null '
+"'"penalty_alpha": expected --penalty-alpha for all lines, as a search is one of the whole run null null '
 }

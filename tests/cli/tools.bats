@@ -46,6 +46,8 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
     for form in hermes mistral llama3 functionary functionary32 command-r command-r7b firefunction; do
         line '{"tool_choice": "required", "samples": 8, "temp": 1.5, "parallel_tool_calls": false}' | ask $form.jinja > got
         jq -e "$is_call" got
+        TOOLS=$(jq -c 'map(.function)' <<< "$TOOLS") line '{"tool_choice": "required", "samples": 2, "parallel_tool_calls": false}' | ask $form.jinja > flat
+        jq -e "$is_call" flat
         line '{"tool_choice": {"type": "function", "function": {"name": "get_weather"}}, "samples": 6, "temp": 1.5, "parallel_tool_calls": false}' |
             ask $form.jinja > got
         [[ $(jq -c "[(.message.tool_calls | length), ($is_call)]" got | sort | uniq -c | tr -s ' ') == ' 6 [1,true]' ]]

@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST = 1 << 16 };
-static struct { MPI_Request request; double ready; } late[MOST];
+enum { MAX_LATE = 1 << 16 };
+static struct { MPI_Request request; double ready; } late[MAX_LATE];
 static size_t n_late;
 static unsigned state;
 
@@ -29,7 +29,7 @@ static double some_time(void)
 
 static void note(MPI_Request request)
 {
-    if (n_late == MOST) abort();
+    if (n_late == MAX_LATE) abort();
     late[n_late].request = request;
     late[n_late++].ready = now() + some_time();
 }

@@ -172,7 +172,7 @@ static int take_python_call(struct rest r, json_t *calls, struct llm_err *e)
     return status;
 }
 
-/* The call behind the tag: 0, with *calls, *n_content (bytes before the tag); 1: there is none; -1. */
+/* The call after the tag: 0, with *calls, *n_content (bytes before the tag); 1: there is none; -1. */
 static int take_tagged(const struct llm_tool_form *f, const char *text, size_t n, json_t **calls, size_t *n_content, struct llm_err *e)
 {
     const char *at = f->tag != LLM_TOOL_TAG_NONE && n > 0 ? memmem(text, n, TAG, sizeof TAG - 1) : NULL;
@@ -184,7 +184,8 @@ static int take_tagged(const struct llm_tool_form *f, const char *text, size_t n
     if (found && f->tag == LLM_TOOL_TAG_CALL) {
         status = take_python_call(r, found, e);
     } else if (found && r.n > 0) {
-        status = add_call(found, json_string("python"), json_pack("{s:o}", "code", llm_json_text(r.p, r.n)), e);
+        json_t *code = llm_json_text(r.p, r.n);
+        status = code ? add_call(found, json_string("python"), json_pack("{s:o}", "code", code), e) : llm_no_memory(e, "calls of tools");
     }
     if (status != 0) {
         json_decref(found);

@@ -30,7 +30,7 @@ const char *llm_tool_no_call(const char *template_text, const char *prompt, size
 
 /* How many bytes at the beginning of an answer say only that what follows is no call. */
 size_t llm_tool_talk(const struct llm_tool_form *f, const char *text, size_t n);
-/* Reads the calls in a text, also the one behind "<|python_tag|>" (`tag`): name.call(key=JSON, …), or code, the argument "code" of "python". Special
+/* Reads the calls in a text, also the one after "<|python_tag|>" (`tag`): name.call(key=JSON, …), or code, the argument "code" of "python". Special
  * tokens must be in it as they are written. `begun`: the text begins after `open` and `begin`. *calls: an array of {"name": …, "arguments": {…}}, the
  * caller's; NULL if there is none, or what looks like one is not whole. *n_content: bytes before the first call, white space at their end left out.
  * 0 or -1. */
