@@ -64,9 +64,7 @@ struct run {
 
 static double score_of(const struct run *r, int64_t query, int64_t row, float product)
 {
-    if (r->x->metric != LLM_METRIC_L2) return (double)product;
-    const double distance = r->square[query] + (double)r->x->lengths[row] - 2 * (double)product;
-    return distance > 0 ? -distance : 0; /* below 0 by rounding alone */
+    return llm_score_of_product(r->x, row, r->square[query], (double)product);
 }
 
 /* The score of one row by its vector in F32. */

@@ -550,8 +550,7 @@ static void search_block(struct run *r, int64_t at, int64_t m)
     for (int64_t q = 0; q < m; q++) {
         struct llm_best out = {.hits = r->hits + (at + q) * r->s->k, .k = r->s->k};
         for (int64_t i = q * r->keep; i < q * r->keep + r->n_found[q]; i++) {
-            const double product = (double)r->exact[i], distance = r->square[q] + (double)x->lengths[r->found[i]] - 2 * product;
-            llm_best_offer(&out, x->metric != LLM_METRIC_L2 ? product : distance > 0 ? -distance : 0, r->found[i]);
+            llm_best_offer(&out, llm_score_of_product(x, r->found[i], r->square[q], (double)r->exact[i]), r->found[i]);
         }
         r->n_hits[at + q] = out.n;
     }

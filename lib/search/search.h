@@ -20,6 +20,13 @@ struct llm_best {
     int64_t n, k;
 };
 void llm_best_offer(struct llm_best *b, double score, int64_t row);
+/* The score of a row for a query of this squared length by the product of the two; a squared distance is below 0 by rounding alone. */
+static inline double llm_score_of_product(const struct llm_index *x, int64_t row, double square, double product)
+{
+    if (x->metric != LLM_METRIC_L2) return product;
+    const double distance = square + (double)x->lengths[row] - 2 * product;
+    return distance > 0 ? -distance : 0;
+}
 
 /* Compares m queries [m, dims] with all rows. hits [m, s->k], n_hits [m]. A query has the bits that it has alone. 0, or -1: no memory, a query that
  * is not finite. */

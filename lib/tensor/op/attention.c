@@ -68,11 +68,9 @@ static bool find_documents(struct llm_ctx *c, struct attn_op *op)
     return true;
 }
 
-/* A run of a document's queries, which one rank owns. */
-struct piece { const struct attn_document *d; int64_t from, n; };
 struct forward {
     const struct attn_op *op;
-    const struct piece *pieces;
+    const struct attn_piece *pieces;
     int64_t n_pieces;
     atomic_bool no_memory;
 };
@@ -82,34 +80,16 @@ static void forward_piece(void *arg, size_t i, int thread)
     struct forward *f = arg;
     const struct llm_attn *a = &f->op->a;
     /* the last queries of a causal row see most keys; they run first, so that all threads finish at about the same time */
-    const struct piece *p = &f->pieces[f->n_pieces - 1 - (int64_t)i / a->n_kv_heads];
-    struct attn_job j = attn_job_of(f->op, p->d, (int64_t)i % a->n_kv_heads, p->from, p->n);
+    const struct attn_piece *p = &f->pieces[f->n_pieces - 1 - (int64_t)i / a->n_kv_heads];
+    struct attn_job j = attn_job_of(f->op, p->d, (int64_t)i % a->n_kv_heads, p->from, p->end - p->from);
     if (!attn_run(&j, thread)) atomic_store(&f->no_memory, true);
-}
-
-/* The pieces that are this rank's go to `pieces`, unless it is NULL; returns their number. */
-static int64_t cut_queries(const struct attn_op *op, struct piece *pieces)
-{
-    const int64_t block = attn_piece_queries(&op->a, op->q->rows);
-    int64_t count = 0;
-    for (int64_t i = 0; i < op->n_documents; i++) {
-        const struct attn_document *d = &op->documents[i];
-        for (int64_t from = 0, n; from < d->n_queries; from += n) {
-            n = attn_run_of_member(&op->a, d->query + from, attn_min(block, d->n_queries - from));
-            if (!attn_owns(&op->a, d->query + from)) continue;
-            if (pieces) pieces[count] = (struct piece){d, from, n};
-            count++;
-        }
-    }
-    return count;
 }
 
 static void run_forward(struct llm_ctx *c, const struct attn_op *op)
 {
-    const int64_t n = cut_queries(op, NULL);
-    struct piece *pieces = llm_op_alloc(c, n, sizeof *pieces);
+    int64_t n;
+    const struct attn_piece *pieces = attn_cut(c, op, attn_piece_queries(&op->a, op->q->rows), false, &n);
     if (!pieces) return;
-    cut_queries(op, pieces);
     struct forward f = {.op = op, .pieces = pieces, .n_pieces = n};
     llm_parallel((size_t)(n * op->a.n_kv_heads), forward_piece, &f);
     if (atomic_load(&f.no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in attention");

@@ -14,9 +14,6 @@
 
 #define GROUP 4 /* tiles of keys that are processed with a block of queries while it is in the cache */
 
-/* A work item: keys or queries [from, end) of a document. */
-struct item { const struct attn_document *d; int64_t from, end; };
-
 struct backward {
     struct llm_ctx *c;
     const struct attn_op *op;
@@ -24,7 +21,7 @@ struct backward {
     const float *d_out; int64_t ldd;
     float *d;        /* [tokens, n_heads] Σ dout·out */
     float *d_bias;   /* [blocks of LLM_FOLD queries, n_heads, 2·rel_max - 1] or NULL */
-    const struct item *items;
+    const struct attn_piece *items; /* keys or queries of a work item */
     atomic_bool no_memory;
 };
 
@@ -361,7 +358,7 @@ static void keys_piece(void *arg, size_t i, int thread)
 {
     struct backward *b = arg;
     const int64_t heads = b->op->a.n_kv_heads;
-    const struct item *item = &b->items[(int64_t)i / heads];
+    const struct attn_piece *item = &b->items[(int64_t)i / heads];
     struct extent e = whole(item->d);
     e.queries = false;
     e.first_tile = item->from / ATTN_TILE;
@@ -375,7 +372,7 @@ static void queries_piece(void *arg, size_t i, int thread)
 {
     struct backward *b = arg;
     const int64_t heads = b->op->a.n_kv_heads;
-    const struct item *item = &b->items[(int64_t)i / heads];
+    const struct attn_piece *item = &b->items[(int64_t)i / heads];
     struct extent e = whole(item->d);
     e.keys = false;
     e.first_block = item->from / ATTN_TILE;
@@ -383,32 +380,12 @@ static void queries_piece(void *arg, size_t i, int thread)
     back_extent(b, item->d, (int64_t)i % heads, &e, thread);
 }
 
-/* The documents' keys or queries that are this rank's, in runs of at most `size`, go to `items`, unless it is NULL; returns their number. */
-static int64_t cut(const struct attn_op *op, int64_t size, bool keys, struct item *items)
-{
-    int64_t count = 0;
-    for (int64_t i = 0; i < op->n_documents; i++) {
-        const struct attn_document *d = &op->documents[i];
-        const int64_t all = keys ? d->n_keys : d->n_queries;
-        for (int64_t from = 0, n; from < all; from += n) {
-            n = attn_run_of_member(&op->a, d->query + from, attn_min(size, all - from));
-            if (!attn_owns(&op->a, d->query + from)) continue;
-            if (items) items[count] = (struct item){d, from, from + n};
-            count++;
-        }
-    }
-    return count;
-}
-
-/* Runs a piece for each of these runs and each KV head. */
+/* Runs a piece for each run of at most `size` keys or queries and each KV head. */
 static void run_cut(struct backward *b, int64_t size, bool keys, void (*piece)(void *, size_t, int))
 {
-    const int64_t n = cut(b->op, size, keys, NULL);
-    struct item *items = llm_op_alloc(b->c, n, sizeof *items);
-    if (!items) return;
-    cut(b->op, size, keys, items);
-    b->items = items;
-    llm_parallel((size_t)(n * b->op->a.n_kv_heads), piece, b);
+    int64_t n;
+    b->items = attn_cut(b->c, b->op, size, keys, &n);
+    if (b->items) llm_parallel((size_t)(n * b->op->a.n_kv_heads), piece, b);
 }
 
 /* D = Σ dout·out of each head of tokens [from, to). */

@@ -144,14 +144,6 @@ struct attn_document {
 };
 
 /* ---- attention_members.c: work that ranks divide (llm_attn_members) ---- */
-/* Of tokens [first, first + most), the run from `first` on that one member owns: its length. */
-static inline int64_t attn_run_of_member(const struct llm_attn *a, int64_t first, int64_t most)
-{
-    int64_t n = 1;
-    if (!a->members) return most;
-    while (n < most && a->members->owner[first + n] == a->members->owner[first]) n++;
-    return n;
-}
 static inline bool attn_owns(const struct llm_attn *a, int64_t token)
 {
     return !a->members || a->members->owner[token] == a->members->member;
@@ -176,6 +168,10 @@ struct llm_tensor *attn_output(struct llm_ctx *c, const struct attn_op *op);
 double attn_op_pairs(const struct attn_op *op);
 /* Queries per work item, for an op with `queries` queries. */
 int64_t attn_piece_queries(const struct llm_attn *a, int64_t queries);
+/* Queries or keys [from, end) of a document. */
+struct attn_piece { const struct attn_document *d; int64_t from, end; };
+/* All queries or keys of the documents that this rank owns, in runs of at most `size`: *n of them, on `acts`. NULL after a failure. */
+struct attn_piece *attn_cut(struct llm_ctx *c, const struct attn_op *op, int64_t size, bool keys, int64_t *n);
 /* The job of the queries [from, from + n) of a document (counted from its start). */
 struct attn_job attn_job_of(const struct attn_op *op, const struct attn_document *d, int64_t kv_head, int64_t from, int64_t n);
 void attn_backward(struct llm_ctx *c, struct llm_node *n);

@@ -88,6 +88,40 @@ int64_t attn_piece_queries(const struct llm_attn *a, int64_t queries)
     return attn_max(1, rows * a->n_kv_heads / a->n_heads);
 }
 
+/* Of tokens [first, first + most), the run from `first` on that one member owns: its length. */
+static int64_t run_of_member(const struct llm_attn *a, int64_t first, int64_t most)
+{
+    int64_t n = 1;
+    if (!a->members) return most;
+    while (n < most && a->members->owner[first + n] == a->members->owner[first]) n++;
+    return n;
+}
+
+/* The pieces go to `out`, unless it is NULL; returns their number. */
+static int64_t list_pieces(const struct attn_op *op, int64_t size, bool keys, struct attn_piece *out)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < op->n_documents; i++) {
+        const struct attn_document *d = &op->documents[i];
+        const int64_t all = keys ? d->n_keys : d->n_queries;
+        for (int64_t from = 0, n; from < all; from += n) {
+            n = run_of_member(&op->a, d->query + from, attn_min(size, all - from));
+            if (!attn_owns(&op->a, d->query + from)) continue;
+            if (out) out[count] = (struct attn_piece){d, from, from + n};
+            count++;
+        }
+    }
+    return count;
+}
+
+struct attn_piece *attn_cut(struct llm_ctx *c, const struct attn_op *op, int64_t size, bool keys, int64_t *n)
+{
+    *n = list_pieces(op, size, keys, NULL);
+    struct attn_piece *out = llm_op_alloc(c, *n, sizeof *out);
+    if (out) list_pieces(op, size, keys, out);
+    return out;
+}
+
 struct attn_job attn_job_of(const struct attn_op *op, const struct attn_document *d, int64_t kv_head, int64_t from, int64_t n)
 {
     const struct llm_attn *a = &op->a;
